@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from noetl.client.client import no_worker
+from noetl.client.client import PAGE, Client, RunFilter, no_worker
 from noetl.counted import counted
 from noetl.dsl.problem import Problem
 from noetl.model.status import ENDED
@@ -23,6 +23,7 @@ COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
 MAX_LINE = 1_000  # longest line of a table that does not go to a terminal
 MAX_RESULT = 4_000  # characters of a result below the steps of a run
+MAX_CHILDREN = 5  # how many children with errors are named below the end of a run
 MIN_CELL = 20  # cells are cut to the width of the terminal, but not below this
 IDS = frozenset(["run", "execution_id"])  # columns that are never cut
 RESULT = (
@@ -153,8 +154,8 @@ def summary(problems: Iterable[Problem]) -> str:
     return ", ".join(counted(severities.count(severity), severity) for severity in ("error", "warning"))
 
 
-def print_result(run: dict[str, Any], output: str | None) -> int:
-    """Print the result of a run that has ended; returns the exit code."""
+def print_result(client: Client, run: dict[str, Any], output: str | None) -> int:
+    """Print the result of a run of the client that has ended; returns the exit code."""
     succeeded = run["status"] == "succeeded"
     if output is not None:
         emit({key: run[key] for key in RESULT}, output)
@@ -165,7 +166,8 @@ def print_result(run: dict[str, Any], output: str | None) -> int:
     reason = f": {printable(run['cancel_reason'])}" if run["status"] == "cancelled" and run["cancel_reason"] else ""
     took = format_duration(run["duration_ms"] / 1000)
     print_message(f"{printable(run['name'])} {verdict} in {took}{reason}")
-    for line in continued_lines(run):
+    children = client.runs.list(RunFilter(parent=run["execution_id"]), PAGE) if run["children"] else []
+    for line in [*continued_lines(run), *_children_lines(children)]:
         print_message(line)
     if succeeded:
         emit(run["result"], "json")
@@ -277,6 +279,16 @@ def continued_lines(run: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {_located_error(error, brief(str(error['message'])))}" for error in run["continued"])
         if run["continued_errors"] > len(run["continued"]):
             yield f"  and {run['continued_errors'] - len(run['continued']):,} more"
+
+
+def _children_lines(children: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The children that continued past errors: the newest of them, and how many more there are."""
+    if continued := [child for child in children if child["continued_errors"]]:
+        yield f"{counted(len(continued), 'child run')} continued past errors:"
+        for child in continued[:MAX_CHILDREN]:
+            yield printable(f"  {child['name']} {child['execution_id']}: {counted(child['continued_errors'], 'error')}")
+        if len(continued) > MAX_CHILDREN:
+            yield f"  and {len(continued) - MAX_CHILDREN:,} more"
 
 
 def _located_error(error: dict[str, Any], message: str) -> str:

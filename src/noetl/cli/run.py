@@ -55,7 +55,7 @@ def command(file: str, inputs: Json, verify: bool, client: Client, output: str |
     except PlaybookInvalid as error:
         print_refused(error, source)
         return 3
-    code = print_result(run, output)
+    code = print_result(client, run, output)
     if verify:
         from noetl.cli.inspection import print_violations, verdict
 
@@ -82,7 +82,7 @@ def exec_command(path: str, inputs: Json, wait: bool, timeout: float | None, cli
     try:
         if client.runs.in_process or wait or timeout is not None:
             collect_garbage()
-            return print_result(client.runs.run(new, new_view(output), timeout), output)
+            return print_result(client, client.runs.run(new, new_view(output), timeout), output)
         started = client.runs.start(new)
     except PlaybookInvalid as error:
         print_refused(error)

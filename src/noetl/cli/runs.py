@@ -190,7 +190,7 @@ def watch_command(run: str, timeout: float | None, client: Client, output: str |
     """Follow a run until it ends, then print its result; `-o jsonl` prints its events as they come."""
     if output == "jsonl":
         return 0 if client.runs.watch(run, EventLines(), timeout)["status"] == "succeeded" else 1
-    return print_result(client.runs.watch(run, new_view(output), timeout), output)
+    return print_result(client, client.runs.watch(run, new_view(output), timeout), output)
 
 
 @command.command("cancel")
@@ -250,13 +250,13 @@ def resume_command(run: str | None, every: bool, client: Client, output: str | N
         raise UsageError("name a RUN, or use --all")
     collect_garbage()
     if run is not None:
-        return print_result(client.runs.resume(run, lambda: new_view(output)), output)
+        return print_result(client, client.runs.resume(run, lambda: new_view(output)), output)
     ended: Items = []
 
     def on_end(run: Json) -> None:
         ended.append({key: run[key] for key in RESULT})
         if output is None:
-            print_result(run, None)
+            print_result(client, run, None)
 
     try:
         if not client.runs.resume_all(lambda: new_view(output), on_end) and output is None:
@@ -321,7 +321,7 @@ def fork_options(function: Callable[..., Json]) -> Callable[..., None]:
             return 0
         collect_garbage()
         on_forked = _print_forked if output is None else lambda forked: None
-        return print_result(client.runs.fork(run, NewRun(body, source), new_view(output), on_forked), output)
+        return print_result(client, client.runs.fork(run, NewRun(body, source), new_view(output), on_forked), output)
 
     return verb
 

@@ -165,3 +165,26 @@ def test_a_run_on_a_server_warns_about_its_children_before_it_starts(place: Plac
     place("register", file(place.folder, INPUTS.replace("{{ workload }}", "{{ workload.channel }}"), "tell.yaml"))
     warnings = [line for line in place("run", name).err.splitlines() if "no 'chanel': did you mean 'channel'?" in line]
     assert len(warnings) == 1
+
+
+def test_the_end_of_a_run_names_the_children_that_continued_past_errors(tmp_path: Path) -> None:
+    loop = "loop: {in: '{{ range(8) }}', iterator: n}\n    tool: {kind: playbook, path: shop/notify}"
+    file(tmp_path, PARENT.replace("tool: {kind: playbook, path: CHILD}", loop), "parent.yaml")
+    failing = "loop: {in: [1, 2], iterator: n, spec: {on_error: continue}}\n    tool: {kind: python, code: 1 / 0}"
+    file(tmp_path, CHILD.replace("tool: {kind: noop, result: RESULT}", failing), "tell.yaml")
+    noetl("register", str(tmp_path / "parent.yaml"), str(tmp_path / "tell.yaml"), cwd=tmp_path)
+    ends = [run(tmp_path)]
+    with developing(tmp_path):
+        ends.append(noetl("exec", "shop/parent", "--wait", cwd=tmp_path))
+        ends.append(noetl("runs", "watch", "last:parent", cwd=tmp_path))
+    for end in ends:
+        assert end.code == 0
+        lines = end.err.splitlines()
+        first = lines.index("8 child runs continued past errors:")
+        listed = data(noetl("runs", "list", "--name", "notify", "--limit", "100", "-o", "json", cwd=tmp_path))
+        named = {f"  notify {child['execution_id']}: 2 errors" for child in listed}
+        assert set(lines[first + 1 : first + 6]) <= named
+        assert lines[first + 6] == "  and 3 more"
+    file(tmp_path, CHILD.replace("RESULT", "fine"), "tell.yaml")
+    noetl("register", str(tmp_path / "tell.yaml"), cwd=tmp_path)
+    assert "child run" not in run(tmp_path).err
