@@ -36,7 +36,7 @@ class FaultyProxy:
         self.dice, self.delay_seconds, self.kinds = dice, delay_seconds, kinds
         self.rate = self.slow_seconds = 0.0
         self.refuse = False
-        self.faults = 0
+        self.faults = self.refusals = 0
         self.silent: set[int] = set()
         """Connections on which nothing comes back any more."""
         self.lock = threading.Lock()
@@ -86,6 +86,7 @@ class FaultyProxy:
     def _serve(self, client: socket.socket) -> None:
         try:
             if self.refuse:
+                self.refusals += 1
                 raise ConnectionRefusedError
             server = socket.create_connection(self.there)
         except OSError:  # it is down, and whoever asks sees that

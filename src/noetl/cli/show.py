@@ -12,9 +12,9 @@ import click
 
 from noetl.cli.options import client_and_output, since_option
 from noetl.cli.output import RESULT, brief, emit, format_duration, print_message, print_run, target_options_text
-from noetl.client.client import PAGE, Client, ExplainArgs, Items, Json, RunFilter
+from noetl.client.client import MAX_OUTAGE_SECONDS, PAGE, Client, ExplainArgs, Items, Json, RunFilter
 from noetl.dsl.problem import did_you_mean
-from noetl.errors import Conflict, Interrupted, NotFound
+from noetl.errors import Conflict, Interrupted, NotFound, ServerUnreachable
 from noetl.model.event_filter import EventFilter
 from noetl.model.identity import step_of
 from noetl.model.status import ENDED
@@ -162,10 +162,18 @@ def logs_command(run: str, follow: bool, step: str | None, since: float, client:
     if step is not None:
         client.runs.explain(logs.execution, ExplainArgs(step, limit=1))  # NotFound if the playbook has no such step
     collected: Items = []
+    last_heard = time.monotonic()
     try:
         while True:
-            ended = not follow or client.runs.item(logs.execution)["status"] in ENDED
-            lines = logs.new_lines()
+            try:
+                ended = not follow or client.runs.item(logs.execution)["status"] in ENDED
+                lines = logs.new_lines()
+            except ServerUnreachable:
+                if not follow or time.monotonic() - last_heard > MAX_OUTAGE_SECONDS:
+                    raise
+                time.sleep(FOLLOW_SECONDS)
+                continue
+            last_heard = time.monotonic()
             if output in (None, "jsonl"):
                 for line in lines:
                     _print_line(line, output)
@@ -207,14 +215,15 @@ class RunLogs:
 
     def __init__(self, client: Client, execution: str, step: str | None, since: float) -> None:
         self.client, self.execution, self.step, self.since = client, execution, step, since
+        self.unread: Items = []
         self.last: dict[str, int] = {}  # the number of the last line that was read, by execution
         self.steps: set[str] = set()  # of the run, with output of their own or of their children
         self.starters: dict[str, str] = {}  # the steps that started the children of the run
         self.has_output = False
 
     def new_lines(self) -> Items:
-        """Lines that have been written since the last call, in the order of their time."""
-        lines = []
+        """Lines that have been written since the last call, in the order of their time. If it fails, the next call
+        returns them."""
         for member in self._family():
             execution = member.execution
             for line in self.client.runs.output(execution, self.last.get(execution, 0)):
@@ -222,8 +231,9 @@ class RunLogs:
                 step = member.step or step_of(line["task"].partition("/")[0].partition("[")[0])
                 self.steps.add(step)
                 if self.step in (None, step) and datetime.fromisoformat(line["timestamp"]).timestamp() >= self.since:
-                    lines.append({"execution_id": execution, **line, "depth": member.depth})
+                    self.unread.append({"execution_id": execution, **line, "depth": member.depth})
                     self.has_output = True
+        lines, self.unread = self.unread, []
         return sorted(lines, key=lambda line: (line["timestamp"], line["number"]))
 
     def _family(self) -> Iterator[FamilyMember]:

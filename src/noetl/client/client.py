@@ -30,6 +30,7 @@ OnProgress: TypeAlias = "Callable[[str, AuditProgress], None]"  # takes the titl
 
 LAST = re.compile(r"last(?::(?P<name>.+?))?(?:~(?P<back>\d{1,6}))?")
 MAX_MATCHES = 10  # how many runs are listed where the beginning of an id is ambiguous
+MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
 ALL = 1_000_000
 PAGE = 1000
 

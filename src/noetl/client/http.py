@@ -23,6 +23,7 @@ from noetl import errors
 from noetl.client.client import (
     ALL,
     MAX_MATCHES,
+    MAX_OUTAGE_SECONDS,
     PAGE,
     ExplainArgs,
     Items,
@@ -58,7 +59,6 @@ KEY = re.compile("[0-9a-f]{64}")  # key of a value in the database; other stores
 IDLE_FRAME_SECONDS = 0.5  # how often a view is updated while nothing happens
 MAX_WARNED_CHILDREN = 20  # number of children of a run whose warnings are requested
 SILENCE_SECONDS = 60.0  # a stream sends a keep-alive comment more often than that
-MAX_OUTAGE_SECONDS = 60.0  # how long a server may be unreachable while a run is followed
 REQUEST_ID = "X-Request-Id"  # a header of every response of a noetl server
 ERRNO = re.compile(r"\[Errno -?\d+\] ")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

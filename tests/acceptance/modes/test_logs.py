@@ -1,8 +1,9 @@
-"""What servers and workers write of themselves, as whoever collects it gets it."""
+"""What servers and workers write of themselves, as whoever collects it gets it, and the output of tasks."""
 
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,20 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.modes.playbooks import playbook
-from tests.acceptance.modes.stage import Client, Process, make_token
+from tests.acceptance.modes.stage import SECONDS, Client, Process, make_token, until
+from tests.servers.faulty_proxy import faulty_proxy
 
 SECRET = "s3cret-payload"
 ECHO = playbook("echo", 'workflow: [{step: a, tool: [{x: {kind: noop, result: "{{ workload.word }}"}}]}]\n')
+PRINTS = playbook(
+    "prints",
+    """\
+workflow:
+  - step: a
+    tool:
+      - x: {kind: shell, command: "echo one; until test -e {{ workload.file }}; do sleep 0.1; done; echo two"}
+""",
+)
 
 
 @contextmanager
@@ -57,3 +68,23 @@ def test_lines_are_text_where_that_is_requested(tmp_path: Path, how: str) -> Non
     for line in process.output_text().splitlines():
         assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z (INFO|WARNING|ERROR) ", line), line
     assert " INFO request method=GET route=/api/v1/executions status=200 ms=" in process.output_text()
+
+
+def test_output_is_followed_while_the_server_is_away(tmp_path: Path) -> None:
+    with server(tmp_path) as (_, client), faulty_proxy(client.urls[0], random.Random(0)) as proxy:
+        execution = client.start({"playbook": PRINTS, "payload": {"file": str(tmp_path / "go")}})
+        command = ("runs", "logs", execution, "-f", "--server", proxy.endpoint)
+        logs = Process(tmp_path, "logs", *command, NOETL_TOKEN=client.token).start()
+        try:
+            logs.until_said("| one")
+            proxy.refuse = True
+            proxy.cut()
+            until(lambda: proxy.refusals > 1)
+            (tmp_path / "go").touch()
+            assert client.ended(execution)["status"] == "succeeded"
+            proxy.refuse = False
+            assert logs.process is not None
+            assert logs.process.wait(SECONDS) == 0, logs.output_text()
+        finally:
+            logs.kill()
+    assert [line.rpartition("| ")[2] for line in logs.output_text().splitlines()] == ["one", "two"]
