@@ -137,6 +137,80 @@ def test_after_its_own_silence_a_server_does_not_take_back_what_a_heartbeat_does
     play(store, story, worker=False, opened=False)
 
 
+def test_a_lease_that_expires_while_the_server_is_stopped_during_its_query_is_not_taken_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.01)
+    hand, expired = Hand(), store.expired_leases
+    stops = [2 * STALL_SECONDS, 0.0]
+
+    def stopped(now: float | None, limit: int, attentive: float) -> list[tuple[str, int]]:
+        leases = expired(now, limit, attentive)
+        assert leases
+        hand.at += stops.pop(0)
+        return leases
+
+    monkeypatch.setattr(store, "expired_leases", stopped)
+
+    async def story(house: House) -> None:
+        house.host.stall.__init__(hand)  # type: ignore[misc]
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4))
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
+        await asyncio.sleep(0.05)
+        for is_held in (True, False):
+            hand.at += 1
+            await house.host.heartbeats.expire_once()
+            assert (work.fence in house.host.runtime.executions[state.id].state.leases) == is_held
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+def test_a_lease_that_cannot_be_taken_back_hides_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "LEASES_PER_SCAN", 1)
+
+    async def story(house: House) -> None:
+        hand, host = Hand(), house.host
+        host.stall.__init__(hand)  # type: ignore[misc]
+        digest = house.add(CHAIN)
+        executions = [(await host.runtime.start(digest, {}, {})).id for _ in range(3)]
+        await host.heartbeats.record(WorkerSession("w1", "default", 4))
+        await host.dispatcher.claim(Claim("w1", 3, "default", "c1"))
+        await asyncio.sleep(0.05)
+        hand.at += 1
+        (first, _), (second, _), _ = store.expired_leases(None, 10, 1.0)
+        host.commands.back_off(first, ValueError("damaged"))
+        await host.heartbeats.expire_once()
+        assert [bool(host.runtime.executions[id].state.leases) for id in (first, second)] == [True, False]
+        for execution in executions:
+            await host.runtime.committer.handle(execution, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+def test_a_heartbeat_takes_back_no_lease_whose_grant_may_be_on_its_way(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(house: House) -> None:
+        hand, host = Hand(), house.host
+        host.stall.__init__(hand)  # type: ignore[misc]
+        while host.stall.stall_free_seconds() <= PATIENCE_SECONDS:
+            hand.at += 1
+            host.stall.observe(hand.at)
+        state = await host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
+        for seconds, is_held in ((PATIENCE_SECONDS, True), (0.0, False)):
+            monkeypatch.setattr(heartbeats, "GRANT_SECONDS", seconds)
+            await asyncio.sleep(0.01)
+            await host.heartbeats.record(WorkerSession("w1", "default", 4))
+            assert (work.fence in host.runtime.executions[state.id].state.leases) == is_held
+        await host.runtime.committer.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
 # -- claims and heartbeats --------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Pause, Resume
 from noetl.engine.state import Execution
 from noetl.errors import StoreError
-from noetl.host import server_host
+from noetl.host import recovery, server_host
 from noetl.host.children import waits_for_children
 from noetl.store.store import Change, WorkerSession
 
@@ -169,6 +169,36 @@ def test_a_recovery_finds_what_another_server_left_behind() -> None:
 
     play(crash, store)
     play(recover, store)
+
+
+def test_a_recovery_reads_a_parent_again_when_its_log_has_changed() -> None:
+    async def story(house: House) -> None:
+        host = house.host
+        parent = await host.runtime.start(house.add(PARENT), {}, {})
+        for _ in range(2):
+            await host.recovery.recover_once()  # it waits for no child yet
+        await work_off(house)
+        host.families.take()  # as if the server that was notified had been killed
+        for _ in range(2):
+            await host.recovery.recover_once()
+        assert host.families.take() == [parent.id]
+
+    play(story)
+
+
+def test_a_stray_child_that_cannot_be_decided_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "STRAYS_PER_SCAN", 1)
+
+    async def story(house: House) -> None:
+        host = house.host
+        await host.runtime.committer.handle(await start_family(house), Cancel("enough"))
+        host.families.take()
+        first, second, _ = host.runtime.store.stray_children(10)
+        host.recovery.commands.back_off(first, ValueError("damaged"))
+        await host.recovery.recover_once()
+        assert host.families.take() == [second]
+
+    play(story)
 
 
 def test_a_recovery_resumes_children_whose_parent_another_server_has_resumed() -> None:

@@ -11,11 +11,13 @@ from tests.servers.patience import PATIENCE_SECONDS, until_async
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
+from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Pause, Report, Resume, Signal
-from noetl.engine.events import StepDone
+from noetl.engine.events import MessageReceived, StepDone
 from noetl.errors import StoreError
 from noetl.model.identity import uuid7
 from noetl.runtime import history
+from noetl.runtime.committer import PendingCommand, round_robin
 from noetl.runtime.history import Edit
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
@@ -69,6 +71,33 @@ def test_a_report_under_a_lease_that_another_server_granted_is_accepted(tmp_path
     asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
 
 
+def test_commands_beside_one_that_is_rejected_are_decided_again(tmp_path: Path) -> None:
+    """The rejected one may have left the state half changed, so the decisions of its batch are dropped with it."""
+
+    async def story() -> None:
+        store = SqliteStore(tmp_path / "batch.db")
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock(), shared=True)
+        digest = runtime.playbooks.add(load("reads.yaml", TEXT, KINDS).require())
+        execution = uuid7(1.0, b"12345678")
+        await runtime.start(digest, {}, {}, execution)
+        (work,) = (await runtime.committer.handle(execution, Claim("worker", 1))).works
+        behind = Report(work.fence, (StepDone(work.run, "done"),), first=5)
+        commands = [Signal("go", "first"), behind, Signal("go", "second")]
+        first, rejected, second = await asyncio.gather(
+            *(runtime.committer.handle(execution, command) for command in commands), return_exceptions=True
+        )
+        assert isinstance(rejected, Inadmissible)
+        assert [result.events for result in (first, second)] == [
+            [MessageReceived("go", "first")],
+            [MessageReceived("go", "second")],
+        ]
+        stored = [row.data for row in store.read(execution) if row.type == MessageReceived.name]
+        assert len(stored) == 2
+        runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
+
+
 class FailingStore(GatedStore):
     """Fails its first commit."""
 
@@ -103,6 +132,39 @@ def test_a_start_beside_one_that_could_not_be_stored_may_be_repeated(tmp_path: P
         runtime.close()
 
     asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
+
+
+def test_an_end_that_could_not_be_stored_is_no_end(tmp_path: Path) -> None:
+    """A parent that was told of it would have a result that its child may not have after all."""
+
+    async def story() -> None:
+        store = FailingStore(tmp_path / "ends.db")
+        store.has_failed = True  # not yet
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock(), shared=True)
+        digest = runtime.playbooks.add(load("reads.yaml", TEXT, KINDS).require())
+        execution = (await runtime.start(digest, {}, {})).id
+        (work,) = (await runtime.committer.handle(execution, Claim("worker", 1))).works
+        store.has_failed = False
+        store.waits.clear()
+        store.gate.clear()
+        report = Report(work.fence, (StepDone(work.run, "done"),))
+        reported = asyncio.create_task(runtime.committer.handle(execution, report))
+        await until_async(store.waits.is_set)  # its commit is under way
+        state = runtime.executions[execution].state
+        assert state.over
+        has_ended = asyncio.create_task(runtime.committer.has_ended(state))
+        await until_async(lambda: has_ended.done() or bool(runtime.committer.pending))
+        store.gate.set()
+        error, answer = await asyncio.gather(reported, has_ended, return_exceptions=True)
+        assert (type(error), answer) == (StoreError, False)
+        runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
+
+
+def test_a_busy_execution_does_not_delay_the_others() -> None:
+    commands: list[Any] = [PendingCommand(execution, Pause(), None) for execution in "aaabb"]  # type: ignore[arg-type]
+    assert [command.execution for command in round_robin(commands)] == [*"ababa"]
 
 
 class HeldPlaybooks(LoadedPlaybooks):
