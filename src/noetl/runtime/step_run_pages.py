@@ -17,10 +17,13 @@ from noetl.runtime.item_pages import index_rows
 from noetl.runtime.outlines import blocks_from
 from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
+from noetl.store.store import Row
 
 MAX_BLOCKS = 50  # that a page of step runs with filters reads, if their runs have ended by then
 HISTORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the history of a step run reads: the first and the last ones
 ITEM_EVENTS = frozenset([e.IterationDone.name, e.IterationFailed.name])
+GRANTS = (e.StepStarted.name, e.StepRegranted.name)
+MAX_GRANTS, MAX_GRANT_EVENTS = 100, 20_000  # that are searched for the grant of an item before its first event
 
 
 Position: TypeAlias = tuple[int, int]
@@ -167,13 +170,18 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
     history = StepRunHistory(index.run, item)
     history.scheduled = scheduled
     numbers, truncated = _history_blocks(index, item)
+    rows: list[Row] = []
     for number in numbers:
         past.check_stopped()
         for row in index_rows(past, execution, index, number):
             run, row_item = subject_of_row(row)
             is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
             if is_own or row.type == e.ExecutionForked.name:
-                history.take(decode(row.type, row.data), row.seq, row.at)
+                rows.append(row)
+    if item is not None and numbers:
+        rows = [*_grant_before(past, execution, index, item, rows), *rows]
+    for row in rows:
+        history.take(decode(row.type, row.data), row.seq, row.at)
     last = past.store.read(execution, index.seq - 1, 1)[0]
     history.conclude(last.at, last.type == e.PlaybookProcessed.name)
     run_state = state.runs.get(index.run)
@@ -181,6 +189,22 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
     args = {} if run_state is None else run_state.args
     fields = _signal_fields(past, execution, index.step) if history.waits else {}
     return StepRunDetails(history, args, kinds, fields, last.at, truncated or history.truncated)
+
+
+def _grant_before(past: PastReader, execution: str, index: RunIndex, item: int, rows: Sequence[Row]) -> Iterator[Row]:
+    """The grant of a lane with an item whose events, in these rows, begin in a later block."""
+    first = next((row.seq for row in rows if subject_of_row(row) == (index.run, item)), 0)
+    grants = past.store.read_backwards(
+        execution, first, GRANTS, MAX_GRANTS, max(index.loop_block * BLOCK_EVENTS, first - MAX_GRANT_EVENTS)
+    )
+    for row in grants:
+        grant = decode(row.type, row.data)
+        if isinstance(grant, e.StepStarted) and grant.run == index.run and grant.items is not None:
+            start, end = grant.items
+            if start <= item < end:
+                if row.seq < rows[0].seq:
+                    yield row
+                return
 
 
 def _signal_fields(past: PastReader, execution: str, step: str) -> dict[str, list[SignalField]]:

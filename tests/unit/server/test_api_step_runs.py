@@ -74,6 +74,17 @@ workflow:
 """
 
 
+LONG = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: long, path: tests/long}
+workflow:
+  - step: work
+    loop: {in: "{{ range(600) }}", iterator: n, spec: {mode: parallel, max_in_flight: 2}}
+    tool: [{a: {kind: noop}}]
+"""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _registered(server: ApiServer) -> None:
     with server.client("author") as client:
@@ -237,6 +248,18 @@ def test_a_loop_is_summed_up_and_an_item_has_its_attempts(admin: httpx2.Client) 
     assert {(write["scope"], write["key"]) for write in good["writes"]} == {("ctx", "sum"), ("iter", "half")}
     assert (good["status"], good["result"]) == ("succeeded", 7)
     assert good["worked_ms"] <= good["worked_ms"] + good["waited_ms"]
+
+
+def test_every_item_of_a_long_loop_has_the_lease_that_it_ran_under(admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": LONG})["execution_id"]
+    granted = [
+        event["payload"] | {"seq": event["seq"]}
+        for event in admin.get(f"{API}/{execution}/events?types=step.started&run=work%231&limit=1000").json()["items"]
+    ]
+    for item in range(0, 600, 7):
+        (fence,) = [grant["fence"] for grant in granted if grant["items"][0] <= item < grant["items"][1]]
+        run = step_run(admin, execution, "work#1", item=item)
+        assert [(lease["fence"], lease["to"]) for lease in run["leases"]] == [(fence, run["ended"])], item
 
 
 def test_a_step_run_that_never_ended_was_cancelled(admin: httpx2.Client) -> None:

@@ -161,6 +161,7 @@ class StepRunHistory:
     def _end_item(self, index: int | None, at: float, status: str, result: Any, error: Any) -> None:
         if self.item is not None and index == self.item:
             self._finish(at, status, result, error)
+            self._close_leases(at)  # that the worker goes on with other items is not the item's
         for lease in self.leases:
             if lease.items is not None and index is not None and lease.items[1] == index + 1:
                 lease.close(at, "ended")
