@@ -13,6 +13,7 @@ from stage import EXECUTION, play
 
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
+from noetl.engine.history import outline
 from noetl.engine.history.outline import (
     BLOCK_EVENTS,
     CANCELLED,
@@ -102,15 +103,51 @@ def loop_events(total: int, lanes: int = 10, seed: int = 1) -> Iterator[e.Event]
     yield e.PlaybookProcessed("succeeded")
 
 
-def test_blocks_are_the_same_wherever_the_writer_resumes() -> None:
-    events = list(loop_events(1_500))
+def mixed_items(rng: random.Random, items: int) -> Iterator[e.Event]:
+    """Items of two loops that start, call tasks, fail, wait and end, some of them beside others."""
+    lanes: list[list[e.Event]] = []
+    for number in range(items):
+        index, run = number // 2, ["a#1", "b#1"][number % 2]
+        error = Error("tool", "no") if rng.random() < 0.1 else None
+        outcome = Outcome("error" if error else "ok", error=error)
+        task = TaskId(run, rng.choice(["t#1", "t#1/u#1"]), index)
+        events: list[e.Event] = [e.IterationStarted(run, index)] * rng.choice([0, 1, 1, 1, 1, 2])
+        events += [
+            e.TaskStarted(task),
+            e.TaskDone(task, 1, outcome, "continue", duration_ms=rng.random() * 5),
+        ] * rng.randint(0, 2)
+        if rng.random() < 0.1:
+            events += [e.StepPaused(run, 1, "waiting", index, "signal"), e.StepResumed(run, index)]
+        fails = error is not None and rng.random() < 0.7  # else its policy continues
+        events.append(e.IterationFailed(run, index, error) if error and fails else e.IterationDone(run, index))
+        lanes.append(events)
+        while len(lanes) > rng.choice([0, 0, 3]):
+            lane = rng.choice(lanes)
+            yield lane.pop(0)
+            if not lane:
+                lanes.remove(lane)
+    for lane in lanes:
+        yield from lane
+
+
+@pytest.mark.parametrize(
+    ("events", "block_events"),
+    [
+        pytest.param(list(loop_events(1_500)), BLOCK_EVENTS, id="one loop"),
+        pytest.param(list(mixed_items(random.Random(1), 500)), 10, id="two loops that wait, in small blocks"),
+    ],
+)
+def test_blocks_are_the_same_wherever_the_writer_resumes(
+    monkeypatch: pytest.MonkeyPatch, events: list[e.Event], block_events: int
+) -> None:
+    monkeypatch.setattr(outline, "BLOCK_EVENTS", block_events)
     whole, before = OutlineWriter(), None
     expected = [block for at, event in enumerate(events) for block in whole.extend((event,), AT + at / 3)]
-    assert len(expected) == len(events) // BLOCK_EVENTS > 3
+    assert len(expected) == len(events) // block_events > 3
     for number, block in enumerate(expected):
-        first = number * BLOCK_EVENTS
+        first = number * block_events
         writer = OutlineWriter(before)
-        part = enumerate(events[first : first + BLOCK_EVENTS], start=first)
+        part = enumerate(events[first : first + block_events], start=first)
         (made,) = [made for at, event in part for made in writer.extend((event,), AT + at / 3)]
         assert to_builtins(made) == to_builtins(block)
         assert encode_block(made)[0] == number
@@ -140,30 +177,38 @@ def test_blocks_do_not_depend_on_how_events_were_batched(seed: int) -> None:
     assert alone.next_seq > BLOCK_EVENTS
 
 
-def mixed_items(rng: random.Random, items: int) -> Iterator[e.Event]:
-    """Items of two loops that start, call tasks, fail, wait and end, some of them beside others."""
-    lanes: list[list[e.Event]] = []
-    for index in range(items):
-        run = rng.choice(["a#1", "b#1"])
-        error = Error("tool", "no") if rng.random() < 0.1 else None
-        outcome = Outcome("error" if error else "ok", error=error)
-        task = TaskId(run, rng.choice(["t#1", "t#1/u#1"]), index)
-        events: list[e.Event] = [e.IterationStarted(run, index)] * rng.choice([0, 1, 1, 1, 1, 2])
-        events += [
-            e.TaskStarted(task),
-            e.TaskDone(task, 1, outcome, "continue", duration_ms=rng.random() * 5),
-        ] * rng.randint(0, 2)
-        if rng.random() < 0.1:
-            events += [e.StepPaused(run, 1, "waiting", index, "signal"), e.StepResumed(run, index)]
-        events.append(e.IterationDone(run, index) if error is None else e.IterationFailed(run, index, error))
-        lanes.append(events)
-        while len(lanes) > rng.choice([0, 0, 3]):
-            lane = rng.choice(lanes)
-            yield lane.pop(0)
-            if not lane:
-                lanes.remove(lane)
-    for lane in lanes:
-        yield from lane
+ODD_ITEM = 2
+
+
+def like_item(index: int, run: str = "a#1", task: str = "t#1", end: str = "a#1", error: Error | None = None) -> Any:
+    """The events of an item as a fast worker reports them."""
+    called = TaskId(run, task, index)
+    outcome = Outcome("error" if error else "ok", error=error)
+    done = e.TaskDone(called, 1, outcome, "continue", duration_ms=3.0)
+    return [e.IterationStarted(run, index), e.TaskStarted(called), done, e.IterationDone(end, index)]
+
+
+@pytest.mark.parametrize(
+    ("before", "item"),
+    [
+        pytest.param([e.IterationStarted("a#1", ODD_ITEM)], like_item(ODD_ITEM), id="started before"),
+        pytest.param(like_item(ODD_ITEM)[2:3], like_item(ODD_ITEM), id="worked before"),
+        pytest.param([e.StepPaused("a#1", 1, "waiting", ODD_ITEM, "signal")], like_item(ODD_ITEM), id="waited before"),
+        pytest.param([], like_item(ODD_ITEM, error=Error("tool", "no")), id="error that its policy continued"),
+        pytest.param([], like_item(ODD_ITEM, "b#1", end="b#1"), id="item of another loop"),
+        pytest.param(like_item(ODD_ITEM, "b#1")[:3], like_item(ODD_ITEM, end="b#1"), id="end of an item elsewhere"),
+        pytest.param([], like_item(ODD_ITEM, task="t#1/u#1"), id="task inside of another"),
+    ],
+)
+def test_an_item_that_differs_from_those_beside_it_is_added_by_itself(before: Any, item: Any) -> None:
+    batch = [event for index in range(8) for event in (item if index == ODD_ITEM else like_item(index))]
+    together, alone = OutlineWriter(), OutlineWriter()
+    for writer in (together, alone):
+        writer.extend(before, AT)
+    together.extend(batch, AT + 1)
+    for event in batch:
+        alone.extend((event,), AT + 1)
+    assert to_builtins(together.finish()) == to_builtins(alone.finish())
 
 
 def test_a_damaged_block_is_reported() -> None:
@@ -305,20 +350,60 @@ def test_a_cancelled_run_ends_its_step_runs_and_tokens() -> None:
     assert fold.status == "cancelling"
 
 
-def test_many_step_runs_are_counted_by_step() -> None:
-    def events() -> Iterator[e.Event]:
-        yield from beginning()[:4]
-        for number in range(1, MAX_RUNS + 3):
-            yield e.TokenEnqueued(number, "start", origin=f"start#{number - 1}" if number > 1 else None)
-            yield e.StepScheduled(f"start#{number}", (number,))
-            yield e.StepStarted(f"start#{number}", number, "w")
-            if number % 10:
-                yield e.StepDone(f"start#{number}")
-            else:
-                yield e.StepFailed(f"start#{number}", Error("x", "no"))
-            yield e.NextEvaluated(f"start#{number}", "step.done", (0,))
+def test_a_cancelled_run_has_no_items_in_flight() -> None:
+    events = [*beginning(), e.LoopStarted("start#1", 3), e.StepStarted("start#1", 1, "w", (0, 3))]
+    events += [e.IterationStarted("start#1", 0), e.IterationStarted("start#1", 1)]
+    events.append(e.StepPaused("start#1", 1, "waiting", 1, "signal", "x"))
+    loop = folded(timed(*events)).loops["start#1"]
+    assert (loop.running, loop.waiting) == (1, 1)
+    loop = folded(timed(*events, e.PlaybookCancelled("no"))).loops["start#1"]
+    assert (loop.running, loop.waiting, loop.progress()["in_flight"][-1]) == (0, 0, 0)
 
-    fold = folded(timed(*events()))
+
+def test_a_wait_ends_with_its_step_run() -> None:
+    events = [*beginning(), e.StepStarted("start#1", 1, "w")]
+    events.append(e.StepPaused("start#1", 1, "waiting", until="signal", key="go"))
+    fold = folded(timed(*events, e.StepFailed("start#1", Error("timeout", "no signal"))))
+    assert [(wait.from_seq, wait.to_seq) for wait in fold.waits["start#1"]] == [(8, 9)]
+
+
+def test_a_step_run_that_ends_twice_is_counted_once() -> None:
+    """A classic loop that continued after its end."""
+    events = [*beginning(), e.StepStarted("start#1", 1, "w"), e.StepDone("start#1"), e.StepDone("start#1")]
+    assert folded(timed(*events)).steps["start"] == [1, 0, 1, 0]
+    failed = e.StepFailed("start#1", Error("x", "no"))
+    assert folded(timed(*events, failed)).steps["start"] == [1, 0, 0, 1]
+
+
+def many_runs(count: int) -> Iterator[e.Event]:
+    """Step runs one after the other, of which every tenth fails."""
+    yield from beginning()[:4]
+    for number in range(1, count + 1):
+        yield e.TokenEnqueued(number, "start", origin=f"start#{number - 1}" if number > 1 else None)
+        yield e.StepScheduled(f"start#{number}", (number,))
+        yield e.StepStarted(f"start#{number}", number, "w")
+        if number % 10:
+            yield e.StepDone(f"start#{number}")
+        else:
+            yield e.StepFailed(f"start#{number}", Error("x", "no"))
+        yield e.NextEvaluated(f"start#{number}", "step.done", (0,))
+
+
+def test_a_histogram_has_the_runs_of_a_step_at_the_end_of_each_block() -> None:
+    writer, fold = OutlineWriter(), OutlineFold()
+    counts = []
+    for event, at in timed(*many_runs(2_000)):
+        for block in writer.extend((event,), at):
+            fold.add(block)
+            counts.append((fold.seq, fold.steps["start"][1:]))
+    columns = fold.histogram.step_columns("start").values()
+    by_bin = {fold.histogram.bin_of(seq): count for seq, count in counts}
+    assert len(by_bin) == len(counts) > 5
+    assert {number: [column[number] for column in columns] for number in by_bin} == by_bin
+
+
+def test_many_step_runs_are_counted_by_step() -> None:
+    fold = folded(timed(*many_runs(MAX_RUNS + 2)))
     assert not fold.has_rows
     assert fold.run_count == MAX_RUNS + 2
     assert len(fold.runs) < 10
