@@ -629,6 +629,22 @@ def test_a_wait_is_not_older_than_its_run(open_page: PageOpener, runs: ExampleRu
     assert wait == f"no worker is connected in pool 'gpu', waiting for {run}"
 
 
+def test_what_is_typed_into_a_dialog_at_once_is_in_its_first_field(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs['waiting']}", "operator")
+    page.get_by_role("button", name="Cancel...").click()
+    reason = page.get_by_label("Reason")
+    expect(reason).to_be_focused()
+    page.keyboard.type("not on Friday")
+    expect(reason).to_have_value("not on Friday")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Respond...").first.click()
+    expect(page.get_by_label("yes")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("menuitem", name="Send signal...").click()
+    expect(page.get_by_label("Name")).to_be_focused()
+
+
 def test_a_value_has_the_room_of_buttons_that_are_not_shown(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['parent']}", "viewer")
     shops = inspector(page).get_by_role("treeitem").filter(has_text="berlin")

@@ -130,6 +130,18 @@ def test_bulk_cancel_reports_each_run_and_keeps_failures_selected(
         assert server.api.ended(execution)["status"] == "cancelled"
 
 
+def test_bulk_cancel_says_so_when_all_runs_are_cancelled(open_page: PageOpener, runs: ExampleRuns) -> None:
+    waiting = [runs.until_waiting(runs.start("shop/release")) for _ in range(2)]
+    page = open_page("/runs", role="operator")
+    for execution in waiting:
+        row(page, execution).get_by_role("checkbox").click()
+    page.get_by_role("button", name="Cancel...").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel runs").click()
+    expect(page.locator(".toasts")).to_contain_text("2 runs cancelled.")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("toolbar", name="Selected runs")).to_have_count(0)
+
+
 def test_all_matching_runs_are_selected_and_a_range_is_chosen_with_shift(open_recorded: PageOpener) -> None:
     page = open_recorded("/runs?status=succeeded", "operator")
     boxes, bar = page.get_by_role("checkbox", name="Select "), page.get_by_role("toolbar", name="Selected runs")

@@ -139,7 +139,7 @@ function CreateToken({ onClose, onToken }: { onClose: () => void; onToken: (toke
       act={create}
       onClose={onClose}
     >
-      <TextField label="Name" value={name} autofocus autocomplete="off" />
+      <TextField label="Name" value={name} autocomplete="off" />
       <SelectField label="Role" value={role} options={ROLES} />
       {role.value === "worker" && <TextField label="Pool" value={pool} help="Optional; empty for any pool" />}
       <Select label="Expiry" value={expires} options={EXPIRIES} />

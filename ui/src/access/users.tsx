@@ -109,7 +109,7 @@ function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
       act={save}
       onClose={onClose}
     >
-      {!user && <TextField label="Name" value={name} autofocus autocomplete="off" />}
+      {!user && <TextField label="Name" value={name} autocomplete="off" />}
       <TextField
         label={user ? "New password" : "Password"}
         password

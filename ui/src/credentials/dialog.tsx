@@ -39,7 +39,7 @@ export function CredentialDialog({
       act={save}
       onClose={onClose}
     >
-      {!credential && <TextField label="Name" value={name} autofocus />}
+      {!credential && <TextField label="Name" value={name} />}
       <SelectField label="Kind" value={kind} options={KINDS} />
       {fieldsOf(kind.value).map((field) => (
         <TextField

@@ -182,7 +182,7 @@ function CreateHook({
       act={create}
       onClose={onClose}
     >
-      <TextField label="Name" value={name} autofocus />
+      <TextField label="Name" value={name} />
       <PlaybookField
         value={path.value}
         onInput={(text) => {

@@ -26,7 +26,6 @@ const PATHS = {
   user: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14.5c.5-3 2.7-4.5 5.5-4.5s5 1.5 5.5 4.5",
   play: "M4.5 2.5l9 5.5-9 5.5z",
   pause: "M5 3v10M11 3v10",
-  reload: "M13.5 8A5.5 5.5 0 1 1 11.9 4.1L13.5 5.7M13.5 2v3.7H9.8",
 } as const;
 
 export type IconName = keyof typeof PATHS;
@@ -38,11 +37,7 @@ export function Icon({ name }: { name: IconName }) {
       width="16"
       height="16"
       viewBox="0 0 16 16"
-      fill="none"
-      stroke="currentColor"
       stroke-width={name === "more" ? 2.4 : 1.5}
-      stroke-linecap="round"
-      stroke-linejoin="round"
       aria-hidden="true"
     >
       <path d={PATHS[name]} />

@@ -3,22 +3,6 @@
 import type { ComponentChildren } from "preact";
 import "./status.css";
 
-type StatusName =
-  | "pending"
-  | "scheduled"
-  | "running"
-  | "waiting"
-  | "held"
-  | "paused"
-  | "cancelling"
-  | "succeeded"
-  | "ok"
-  | "failed"
-  | "cancelled"
-  | "skipped"
-  | "remaining"
-  | "never";
-
 type Tone = "succeeded" | "failed" | "running" | "waiting" | "held" | "quiet";
 
 const disc = <circle cx="8" cy="8" r="7" fill="currentColor" />;
@@ -56,38 +40,38 @@ const ICONS: Record<string, ComponentChildren> = {
   never: <circle cx="8" cy="8" r="2" fill="currentColor" />,
 };
 
-const LOOK: Record<StatusName, { icon: string; tone: Tone; word: string }> = {
-  pending: { icon: "pending", tone: "quiet", word: "pending" },
-  scheduled: { icon: "pending", tone: "quiet", word: "scheduled" },
-  remaining: { icon: "pending", tone: "quiet", word: "remaining" },
-  running: { icon: "running", tone: "running", word: "running" },
-  waiting: { icon: "waiting", tone: "waiting", word: "waiting" },
-  held: { icon: "held", tone: "held", word: "held by admission" },
-  paused: { icon: "paused", tone: "quiet", word: "paused" },
-  cancelling: { icon: "cancelled", tone: "quiet", word: "cancelling" },
-  cancelled: { icon: "cancelled", tone: "quiet", word: "cancelled" },
-  skipped: { icon: "skipped", tone: "quiet", word: "skipped" },
-  succeeded: { icon: "succeeded", tone: "succeeded", word: "succeeded" },
-  ok: { icon: "succeeded", tone: "succeeded", word: "ok" },
-  failed: { icon: "failed", tone: "failed", word: "failed" },
-  never: { icon: "never", tone: "quiet", word: "has not run" },
+const LOOK: Record<string, readonly [icon: string, tone: Tone, word?: string]> = {
+  pending: ["pending", "quiet"],
+  scheduled: ["pending", "quiet"],
+  remaining: ["pending", "quiet"],
+  running: ["running", "running"],
+  waiting: ["waiting", "waiting"],
+  held: ["held", "held", "held by admission"],
+  paused: ["paused", "quiet"],
+  cancelling: ["cancelled", "quiet"],
+  cancelled: ["cancelled", "quiet"],
+  skipped: ["skipped", "quiet"],
+  succeeded: ["succeeded", "succeeded"],
+  ok: ["succeeded", "succeeded"],
+  failed: ["failed", "failed"],
+  never: ["never", "quiet", "has not run"],
 };
 
 function look(status: string) {
-  return LOOK[status as StatusName] ?? { ...LOOK.pending, word: status };
+  return LOOK[status] ?? LOOK.pending!;
 }
 
 export function statusWord(status: string): string {
-  return look(status).word;
+  return look(status)[2] ?? status;
 }
 
 export function statusTone(status: string): Tone {
-  return look(status).tone;
+  return look(status)[1];
 }
 
 /** The icon alone; it is hidden from screen readers, so the word must be beside it or in a label. */
 export function StatusIcon({ status }: { status: string }) {
-  const { icon, tone } = look(status);
+  const [icon, tone] = look(status);
   return (
     <svg class={`status-icon tone-${tone}`} width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
       {ICONS[icon]}

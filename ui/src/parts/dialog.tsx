@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { Button } from "./button.tsx";
-import { rememberFocus } from "./focus.ts";
+import { focusFirstField, rememberFocus } from "./focus.ts";
 import "./dialog.css";
 
 interface DialogProps {
@@ -19,7 +19,8 @@ export function Dialog({ title, children, footer, wide, onClose, onSubmit }: Dia
   const heading = useId();
   useLayoutEffect(() => {
     const [dialog, giveBack] = [element.current, rememberFocus()];
-    dialog?.showModal();
+    dialog?.showModal(); // the button that closes it has the focus
+    focusFirstField(dialog);
     return () => {
       dialog?.close(); // while it is open, nothing outside of it can have the focus
       giveBack();

@@ -54,11 +54,10 @@ interface TextFieldProps {
   password?: boolean;
   autocomplete?: string;
   list?: string; // the id of a datalist
-  autofocus?: boolean;
   mono?: boolean;
 }
 
-export function TextField({ label, value, onInput, help, error, mono, autofocus, password, ...input }: TextFieldProps) {
+export function TextField({ label, value, onInput, help, error, mono, password, ...input }: TextFieldProps) {
   return (
     <Field label={label} {...(help ? { help } : {})} error={error ?? null}>
       {(ids) => (
@@ -66,12 +65,6 @@ export function TextField({ label, value, onInput, help, error, mono, autofocus,
           {...ids}
           {...input}
           type={(password ? "password" : "text") as "text"}
-          ref={(element) => {
-            if (autofocus && element && !element.dataset.focused) {
-              element.dataset.focused = "1";
-              element.focus();
-            }
-          }}
           class={mono ? "input mono" : "input"}
           value={read(value)}
           onInput={({ currentTarget }) => put(value, currentTarget.value, onInput)}

@@ -1,5 +1,10 @@
 /** Keeps the focus through a dialog. */
 
+/** The first field of a form has the focus: nothing that is typed at once gets lost. */
+export function focusFirstField(form: HTMLElement | null): void {
+  form?.querySelector<HTMLElement>("input, select, textarea")?.focus();
+}
+
 /** Remembers the focused element, also inside a shadow root; call the result to restore the focus. */
 export function rememberFocus(): () => void {
   let before = document.activeElement;

@@ -7,7 +7,7 @@ export function answerWords({ name, answer, pending, awaited }: SignalAnswer): {
     case "accepted":
       return pending
         ? { text: `Signal ${name} is stored: no step waits for it yet.${awaitedWords(awaited)}`, tone: "good" }
-        : { text: `Signal ${name} accepted. The run continues.`, tone: "good" };
+        : { text: `Signal ${name} accepted.`, tone: "good" };
     case "duplicate":
       return { text: `Signal ${name} was received before. Nothing changed.`, tone: "bad" };
     case "late":

@@ -32,7 +32,6 @@ export function SendSignalDialog({ executionId, onClose }: { executionId: string
       <TextField
         label="Name"
         mono
-        autofocus
         value={name}
         error={tried.value && !name.value.trim() ? "Enter the name of the signal." : null}
       />

@@ -43,7 +43,7 @@ function CancelDialog({ model, onClose }: { model: RunModel; onClose: () => void
         Running tasks are stopped and no further task starts. The run cannot be resumed; a retry starts a new run from
         where it stopped.
       </p>
-      <TextField label="Reason" help="Optional. It is stored in the log." value={reason} autofocus />
+      <TextField label="Reason" help="Optional. It is stored in the log." value={reason} />
     </FormDialog>
   );
 }
@@ -65,7 +65,6 @@ function CompareDialog({ model, onClose }: { model: RunModel; onClose: () => voi
         label="Id of the other run"
         help={source ? "The run from which this one was forked is filled in." : "Copy it from the list of runs."}
         value={other}
-        autofocus
         mono
       />
     </FormDialog>

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { Button } from "../parts/button.tsx";
 import { Dialog } from "../parts/dialog.tsx";
+import { toast } from "../parts/toast.tsx";
 import { counted, shortId } from "../text/number.ts";
 import { type BulkAction, type BulkResult, bulk } from "./bulk.ts";
 
@@ -40,7 +41,9 @@ export default function BulkDialog({ action, ids: selected, onClose, onDone }: B
     });
     busy.value = false;
     finished.value = true;
-    onDone(all.filter(({ error }) => error).map(({ id }) => id));
+    const failures = all.filter(({ error }) => error).map(({ id }) => id);
+    if (!failures.length) toast(`${counted(ids.length, "run")} ${words.done}.`); // the dialog goes with the selection
+    onDone(failures);
   };
   const failed = results.value.filter(({ error }) => error);
   return (

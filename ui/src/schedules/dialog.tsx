@@ -44,7 +44,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
       act={save}
       onClose={onClose}
     >
-      {!schedule && <TextField label="Name" value={value.name} autofocus onInput={(name) => set({ name })} />}
+      {!schedule && <TextField label="Name" value={value.name} onInput={(name) => set({ name })} />}
       <div class="form-row">
         <PlaybookField value={value.path} onInput={(path) => set({ path })} />
         <TextField

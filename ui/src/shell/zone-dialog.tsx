@@ -16,7 +16,7 @@ export default function ZoneDialog({ onClose }: { onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      <TextField label="Name" help="Such as Europe/Berlin." value={name} autofocus />
+      <TextField label="Name" help="Such as Europe/Berlin." value={name} />
     </FormDialog>
   );
 }

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { Problem } from "../api/client.ts";
 import { Button } from "../parts/button.tsx";
 import { TextField } from "../parts/field.tsx";
+import { focusFirstField } from "../parts/focus.ts";
 import { signIn } from "./session.ts";
 import "./sign-in.css";
 
@@ -20,13 +21,14 @@ export function SignInForm() {
   };
   return (
     <form
+      ref={focusFirstField}
       class="sign-in-form"
       onSubmit={(event) => {
         event.preventDefault();
         void submit();
       }}
     >
-      <TextField label="Name" value={name} autocomplete="username" autofocus />
+      <TextField label="Name" value={name} autocomplete="username" />
       <TextField label="Password" password value={password} autocomplete="current-password" />
       {error.value && (
         <p class="field-error" role="alert">

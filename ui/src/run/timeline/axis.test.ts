@@ -53,6 +53,21 @@ test("ticks are round times that do not overlap", () => {
   );
 });
 
+test("ticks have as many digits as tell them apart", () => {
+  const texts = (from: number, to: number) => ticksOf(axisOf(from, to, 320, [], false), 80).map(({ text }) => text);
+  assert.deepEqual(texts(0, 40_000), ["0", "10 s", "20 s", "30 s", "40 s"]);
+  assert.deepEqual(texts(4780, 4860), ["4.78 s", "4.80 s", "4.82 s", "4.84 s", "4.86 s"]);
+  assert.deepEqual(texts(800, 1600), ["800 ms", "1.0 s", "1.2 s", "1.4 s", "1.6 s"]);
+  assert.deepEqual(texts(3_725_000, 3_725_004), [
+    "1 h 2 min 5.000 s",
+    "1 h 2 min 5.001 s",
+    "1 h 2 min 5.002 s",
+    "1 h 2 min 5.003 s",
+    "1 h 2 min 5.004 s",
+  ]);
+  assert.deepEqual(texts(60_000, 180_000), ["1 min", "1 min 30 s", "2 min", "2 min 30 s", "3 min"]);
+});
+
 test("the end of a run in progress grows in steps", () => {
   assert.equal(roundedEnd(900), 1000);
   assert.equal(roundedEnd(1001), 1250);

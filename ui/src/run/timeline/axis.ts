@@ -1,5 +1,7 @@
 /** The time axis of the timeline: the visible range, with long idle gaps collapsed. Pure. */
 
+import { duration } from "../../text/time.ts";
+
 export const GAP_PX = 48;
 const GAP_SHARE = 0.1; // of the visible range: shorter gaps stay
 
@@ -93,9 +95,15 @@ const STEPS = [
   1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000,
 ];
 
+interface Tick {
+  time: number;
+  pixel: number;
+  text: string;
+}
+
 /** Round times with their pixels, at least `spacing` apart. */
-export function ticksOf(axis: Axis, spacing: number): { time: number; pixel: number }[] {
-  const ticks: { time: number; pixel: number }[] = [];
+export function ticksOf(axis: Axis, spacing: number): Tick[] {
+  const ticks: Tick[] = [];
   const open = axis.pieces.filter((piece) => !piece.isGap && piece.right > piece.left);
   const first = open[0];
   if (!first) return ticks;
@@ -105,9 +113,19 @@ export function ticksOf(axis: Axis, spacing: number): { time: number; pixel: num
   for (const piece of open)
     for (let time = Math.ceil(piece.from / step) * step; time <= piece.to; time += step) {
       const pixel = pixelOf(axis, time);
-      if (!ticks.length || pixel - ticks.at(-1)!.pixel >= spacing * 0.7) ticks.push({ time, pixel });
+      if (!ticks.length || pixel - ticks.at(-1)!.pixel >= spacing * 0.7)
+        ticks.push({ time, pixel, text: tickText(time, step) });
     }
   return ticks;
+}
+
+/** A time with as many digits as tell it from the next one. */
+function tickText(time: number, step: number): string {
+  if (time < 1000) return time ? `${time} ms` : "0";
+  if (time >= 60_000 && step >= 1000) return duration(time);
+  const digits = step < 10 ? 3 : step < 100 ? 2 : step < 1000 ? 1 : 0;
+  const minutes = Math.floor(time / 60_000) * 60_000;
+  return `${minutes ? `${duration(minutes)} ` : ""}${((time - minutes) / 1000).toFixed(digits)} s`;
 }
 
 /** The end of the axis of a run in progress: it grows in steps, so that bars do not shrink all the time. */

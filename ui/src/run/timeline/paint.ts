@@ -187,12 +187,12 @@ export function paintAxis({ context, width, height, colour }: Drawing, scene: Sc
     context.fillText(`${amount} ${unit}`, (left + right) / 2, height / 2, right - left - 4);
   }
   context.textAlign = "start";
-  for (const { time, pixel } of ticksOf(axis, 80)) {
+  for (const { pixel, text } of ticksOf(axis, 80)) {
     context.fillStyle = colour("line");
     context.fillRect(pixel, height - 5, 1, 5);
     context.fillStyle = colour("ink-3");
     const end = axis.pieces.find((piece) => piece.isGap && piece.left >= pixel)?.left ?? width;
-    if (pixel + 44 < end) context.fillText(time ? duration(time) : "0", pixel + 3, height / 2);
+    if (pixel + 44 < end) context.fillText(text, pixel + 3, height / 2);
   }
   const x = Math.round(pixelOf(axis, at));
   if (!isPast || x < 0 || x > width) return;
