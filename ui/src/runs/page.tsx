@@ -34,8 +34,8 @@ export default function RunsPage() {
   }, [model]);
   const preview = parameter("preview");
   return (
-    <div class="runs">
-      <header class="runs-header">
+    <div class="page runs">
+      <header>
         <h1>Runs</h1>
         <LinkButton href={href("playbooks")} kind="primary">
           Start a run...

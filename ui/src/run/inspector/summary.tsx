@@ -32,7 +32,7 @@ export function Summary({ model }: { model: RunModel }) {
           <Status status={isPast ? (exact?.status ?? "running") : currentStatus(model)} soft />
         </div>
       </header>
-      <div class="summary">
+      <div class="padded">
         {waits.length > 0 && <Waits waits={waits} isPast={isPast} />}
         {details.warnings.map((text) => (
           <p key={text} class="notice">

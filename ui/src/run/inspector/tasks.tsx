@@ -25,7 +25,7 @@ export function Tasks({ model, data }: { model: RunModel; data: StepRun }) {
       />
     );
   return (
-    <ol class="tasks">
+    <ol class="padded tasks">
       {visits.map((visit) => (
         <li key={visit.task} class={visit.task === selection.value.task ? "selected" : undefined}>
           <VisitView model={model} visit={visit} />

@@ -13,7 +13,7 @@ export function Writes({ model, data }: { model: RunModel; data: StepRun }) {
   const writes = data.writes.filter(({ seq }) => seq <= model.at.value);
   if (!writes.length) return <Empty text={`${data.run} has written nothing to ctx or iter.`} />;
   return (
-    <ol class="writes">
+    <ol class="padded writes">
       {writes.map((write, place) => (
         <li key={`${write.seq} ${write.key} ${place}`}>
           <div class="task-head">

@@ -58,12 +58,40 @@ test("worked and waited add up to the time that the step runs took", () => {
   const totals = totalsOf([{ ...span, waited: { worker: 10, retry: 5, external: 25 } }], 200);
   assert.deepEqual(totals, { worked: 60, waited: { worker: 10, retry: 5, external: 25 }, critical: 100 });
   assert.equal(totalsOf([{ ...span, isCritical: false }], 200).critical, null);
-  const waits = { ...span, ended: -1, status: "waiting" as const, parked: [[20, -1]] as [number, number][] };
+  const waits = {
+    ...span,
+    ended: -1,
+    status: "waiting" as const,
+    parked: [[20, -1, "external"] as [number, number, "external"]],
+  };
   assert.deepEqual(totalsOf([waits], 200), {
     worked: 20,
     waited: { worker: 0, retry: 0, external: 180 },
     critical: 200,
   });
+});
+
+test("a wait for a retry is one from its beginning", () => {
+  const waiting = emptyOutline();
+  waiting.seq = 3;
+  waiting.steps = ["a"];
+  Object.assign(waiting.runs!, {
+    ...{ step: [0], n: [1], scheduled_seq: [1], started_seq: [1], ended_seq: [0] },
+    ...{ scheduled_ms: [0], started_ms: [0], ended_ms: [-1], status: [2], retries: [1], loop: [-1], from_runs: [[]] },
+  });
+  waiting.parked = { run: [0], from_seq: [3], to_seq: [0] };
+  waiting.histogram = {
+    events_per_bin: 1,
+    events: [1, 1, 1],
+    errors: [0, 1, 0],
+    retries: [0, 1, 0],
+    end_ms: [0, 9, 10],
+  };
+  const kinds = () => segmentsOf(spansOf(waiting)[0]!, 50).map(({ kind }) => kind);
+  assert.deepEqual(kinds(), ["work", "external"]);
+  waiting.markers = [{ seq: 2, kind: "retry", entity: "a#1/t#1" }];
+  assert.deepEqual(kinds(), ["work", "retry"]);
+  assert.deepEqual(totalsOf(spansOf(waiting), 50).waited, { worker: 0, retry: 40, external: 0 });
 });
 
 test("a loop is a band with a tick for each failure, and so are the steps of a very long run", () => {

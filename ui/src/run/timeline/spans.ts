@@ -4,6 +4,8 @@ import type { LoopOutline, Outline, StepRun, StepRunRow, WaitedColumns } from ".
 import { parkedRuns, RUN_STATUS, type RunStatus, runStatusAt, statusAt } from "../outline/outline.ts";
 import { elapsedAt } from "../outline/time.ts";
 
+type Parked = [from: number, to: number, kind: "retry" | "external"];
+
 export interface Span {
   run: string;
   step: string;
@@ -14,7 +16,7 @@ export interface Span {
   statusAt: RunStatus | "never"; // at the event of the view
   retries: number;
   waited: { worker: number; retry: number; external: number };
-  parked: [from: number, to: number][]; // to is -1 while it waits
+  parked: Parked[]; // to is -1 while it waits
   loop: LoopOutline | null;
   isCritical: boolean;
 }
@@ -34,6 +36,7 @@ export function spansOf(outline: Outline, seq = outline.seq): Span[] {
   const loops = new Map(outline.loops.map((loop) => [loop.run, loop]));
   const critical = new Set(outline.critical_path);
   const waiting = parkedRuns(parked, seq);
+  const retries = new Set(outline.markers.map(({ seq: place, kind }) => kind === "retry" && place));
   const spans = runs.step.map((place, row): Span => {
     const run = `${steps[place]}#${runs.n[row]}`;
     return {
@@ -52,8 +55,9 @@ export function spansOf(outline: Outline, seq = outline.seq): Span[] {
     };
   });
   for (const [row, run] of (parked?.run ?? []).entries()) {
-    const to = parked!.to_seq[row]!;
-    spans[run]?.parked.push([elapsedAt(outline, parked!.from_seq[row]!), to ? elapsedAt(outline, to) : -1]);
+    const [from, to] = [parked!.from_seq[row]!, parked!.to_seq[row]!];
+    const kind = retries.has(from - 1) ? "retry" : "external"; // a step run waits right after its retry is scheduled
+    spans[run]?.parked.push([elapsedAt(outline, from), to ? elapsedAt(outline, to) : -1, kind]);
   }
   return spans;
 }
@@ -93,9 +97,8 @@ export function segmentsOf(span: Span, end: number): Segment[] {
     return segments;
   }
   add(span.scheduled, span.started, "worker");
-  const kind = span.waited.retry > span.waited.external ? "retry" : "external";
   let from = span.started;
-  for (const [start, stop] of span.parked) {
+  for (const [start, stop, kind] of span.parked) {
     const to = Math.min(last, stop < 0 ? last : stop);
     add(from, Math.max(from, start), "work");
     add(Math.max(from, start), to, kind);
@@ -112,7 +115,7 @@ export function withDetails(span: Span, details: StepRun, started: number): Span
   const at = (text: string) => Date.parse(text) - started;
   const parked = details.waits
     .filter((wait) => wait.item === null && wait.for !== "worker")
-    .map((wait): [number, number] => [at(wait.since), wait.to ? at(wait.to) : -1]);
+    .map((wait): Parked => [at(wait.since), wait.to ? at(wait.to) : -1, wait.for === "retry" ? "retry" : "external"]);
   return parked.length ? { ...span, parked } : span;
 }
 
@@ -197,8 +200,8 @@ export function totalsOf(spans: readonly Span[], end: number): Totals {
 
 /** The time for which a step run has waited, the current wait included. */
 function waitedUntil({ waited, status, scheduled, started, parked }: Span, end: number): Span["waited"] {
-  const since = parked.at(-1)?.[1] === -1 ? parked.at(-1)![0] : null;
-  if (status === "waiting" && since !== null) return { ...waited, external: waited.external + end - since };
+  const [since = 0, to = 0, kind = "external"] = parked.at(-1) ?? [];
+  if (status === "waiting" && to === -1) return { ...waited, [kind]: waited[kind] + end - since };
   if (status === "scheduled" && started < 0) return { ...waited, worker: waited.worker + end - scheduled };
   return waited;
 }
