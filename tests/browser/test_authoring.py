@@ -720,6 +720,14 @@ def test_two_runs_are_compared(open_page: PageOpener, runs: ExampleRuns, tab: st
         expect(page).to_have_url(re.compile(f"tab={tab}"))
 
 
+def test_events_that_differ_in_their_times_are_the_same(open_page: PageOpener, runs: ExampleRuns) -> None:
+    other = runs.until_waiting(runs.start("shop/release"))
+    page = open_page(f"/compare/{runs['waiting']}/{other}?tab=events&all=1", role="viewer")
+    paused = page.locator(".compare-events tr").filter(has_text="step.paused")
+    expect(paused).to_have_count(1)
+    expect(paused).to_have_class("same")
+
+
 def test_the_first_difference_is_shown_with_its_values(
     open_page: PageOpener, runs: ExampleRuns, server: PageServer
 ) -> None:

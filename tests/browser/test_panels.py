@@ -471,6 +471,22 @@ def test_only_addresses_of_the_web_become_links(open_page: PageOpener, talking_r
 # -- related ----------------------------------------------------------------------------------------------------------
 
 
+def test_sentences_of_the_server_have_times_of_the_page(open_page: PageOpener, runs: ExampleRuns) -> None:
+    source = runs.until_waiting(runs.start("shop/release"))
+    at = runs.client.events(source)[-1]["seq"]
+    runs.until_waiting(runs.act(source, "fork", at=at)["execution_id"])
+    page = open_page(f"/runs/{source}?tab=events", "viewer")
+    due = re.compile(r"^Waits for the signal 'verdict' until \d+ \w{3} (\d{4} )?\d\d:\d\d$")
+    paused = row(page, "Events", "step.paused")
+    expect(paused.locator(".event-summary")).to_have_text(due)
+    expect(paused.locator(".event-summary")).to_have_attribute("title", re.compile(r"until 2.*Z$"))
+    page.get_by_role("tab", name="Related").click()
+    expect(page.locator(".related-activity").first).to_have_text(re.compile(r"^waiting for signal verdict, \d+ "))
+    runs.act(source, "pause")
+    page.goto(f"{open_page.server.url}/runs/{source}?at={at}")
+    expect(page.locator(".history-note")).to_contain_text(re.compile(r"until \d+ \w{3} (\d{4} )?\d\d:\d\d$"))
+
+
 def test_related_runs_are_a_tree_with_links(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['parent']}?tab=related", "viewer")
     expect(page.get_by_text("Children 2")).to_be_visible()

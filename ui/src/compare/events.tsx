@@ -4,6 +4,7 @@ import { useResource } from "../api/resource.ts";
 import type { EventSides, Row } from "../api/types.gen.ts";
 import { parameter, setQuery } from "../location.ts";
 import { Button } from "../parts/button.tsx";
+import { withTimes } from "../parts/moment.tsx";
 import { Loaded } from "../parts/states.tsx";
 import { href } from "../routes.ts";
 import { whole } from "../run/selection.ts";
@@ -57,7 +58,7 @@ const keyOf = ([, , type, entity, status, summary]: Row) => JSON.stringify([type
 
 /** A summary without the times and workers, which do not count. */
 function plain(summary: string): string {
-  return summary.replace(/\d+(\.\d+)? ?(ms|s|min|h|d)\b/g, "").replace(/Leased to .+/, "Leased");
+  return summary.replace(/\d{4}-\S+Z|\d+(\.\d+)? ?(ms|s|min|h|d)\b/g, "").replace(/Leased to .+/, "Leased");
 }
 
 interface TableProps {
@@ -107,7 +108,7 @@ function Cell({ row, kind, id }: { row: Row | undefined; kind: DiffRow["kind"]; 
   return (
     <td class={kind === "same" ? "" : "differs"}>
       <a href={href("run", { id }, { at: seq, event: seq, tab: "events" })}>{count(seq)}</a> <code>{type}</code>{" "}
-      {oneLine(entity)} <span class="secondary">{oneLine(summary)}</span>
+      {oneLine(entity)} <span class="secondary">{withTimes(summary)}</span>
     </td>
   );
 }

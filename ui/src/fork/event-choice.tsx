@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { withQuery } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
 import type { Outline, Row } from "../api/types.gen.ts";
+import { withTimes } from "../parts/moment.tsx";
 import { EventField } from "../run/history-slider/field.tsx";
 import { EventTime, Track } from "../run/history-slider/track.tsx";
 import { timeOf } from "../run/outline/time.ts";
@@ -49,7 +50,7 @@ export function EventChoice({ id, at, outline, onChange }: EventChoiceProps) {
       <span class="fork-event cut">
         {row && (
           <>
-            <code>{row[2]}</code> {oneLine(row[3])} <span class="secondary">{oneLine(row[5])}</span>
+            <code>{row[2]}</code> {oneLine(row[3])} <span class="secondary">{withTimes(row[5])}</span>
           </>
         )}
       </span>

@@ -12,8 +12,8 @@ export function Field({
   children,
 }: {
   label: string;
-  note?: string; // beside the label
-  help?: string;
+  note?: string | undefined; // beside the label
+  help?: string | undefined;
   error?: string | null;
   children: (ids: { id: string; "aria-describedby"?: string; "aria-invalid"?: boolean }) => ComponentChildren;
 }) {
@@ -24,7 +24,7 @@ export function Field({
       <div class="field-head">
         <label for={id}>{label}</label> {note && <small id={`${id}-note`}>{note}</small>}
       </div>
-      {children({ id, ...described, ...(error ? { "aria-invalid": true } : {}) })}
+      {children({ id, ...described, "aria-invalid": Boolean(error) })}
       {(error || help) && (
         <p id={`${id}-text`} class={error ? "field-error" : "field-help"}>
           {error ?? help}
@@ -49,7 +49,7 @@ interface TextFieldProps {
   label: string;
   value: Bound<string>;
   onInput?: (value: string) => void;
-  help?: string;
+  help?: string | undefined;
   error?: string | null;
   password?: boolean;
   autocomplete?: string;
@@ -59,7 +59,7 @@ interface TextFieldProps {
 
 export function TextField({ label, value, onInput, help, error, mono, password, ...input }: TextFieldProps) {
   return (
-    <Field label={label} {...(help ? { help } : {})} error={error ?? null}>
+    <Field label={label} help={help} error={error ?? null}>
       {(ids) => (
         <input
           {...ids}

@@ -33,7 +33,7 @@ export function JsonLine({ id, row, isActive, isFound, isExpression, state, onCl
       style={{ paddingInlineStart: `${4 + STEP * Math.min(row.depth, MAX_INDENT)}px` }}
       aria-level={row.depth + 1}
       aria-selected={isActive}
-      {...(isNode && row.canOpen ? { "aria-expanded": row.isOpen } : {})}
+      aria-expanded={isNode && row.canOpen ? row.isOpen : undefined}
       {...(isNode ? { "aria-setsize": row.siblings, "aria-posinset": row.place } : {})}
       onClick={(event) => {
         const isControl = (event.target as Element).closest("a, button, .json-long, .json-table");
@@ -43,9 +43,7 @@ export function JsonLine({ id, row, isActive, isFound, isExpression, state, onCl
       {isNode && <Node row={row} state={state} />}
       {isNode && isActive && <Tools row={row} state={state} isExpression={isExpression(row.expression)} />}
       {row.row === "more" && <span class="json-more">{moreText(row)}</span>}
-      {row.row === "table" && (
-        <JsonTable items={row.items} label={row.parent} {...(row.hasMore ? { more: onMore } : {})} />
-      )}
+      {row.row === "table" && <JsonTable items={row.items} label={row.parent} more={row.hasMore && onMore} />}
     </div>
   );
 }

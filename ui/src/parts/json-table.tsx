@@ -7,7 +7,7 @@ import { PAGE } from "./json-rows.ts";
 import { columnsOf, kindOf, preview } from "./json-value.ts";
 
 /** A list of maps as a table, 100 rows at a time. */
-export function JsonTable({ items, label, more }: { items: unknown[]; label: string; more?: () => void }) {
+export function JsonTable({ items, label, more }: { items: unknown[]; label: string; more?: false | (() => void) }) {
   const [shown, setShown] = useState(PAGE);
   const columns = columnsOf(items);
   const left = items.length - shown;
@@ -39,7 +39,7 @@ export function JsonTable({ items, label, more }: { items: unknown[]; label: str
         <Button
           onClick={() => {
             setShown(shown + PAGE);
-            if (left < PAGE) more?.();
+            if (left < PAGE && more) more();
           }}
         >
           {left > 0 ? `Show ${counted(Math.min(left, PAGE), "more row")}` : "Show more rows"}

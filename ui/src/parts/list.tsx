@@ -15,7 +15,7 @@ interface ListProps {
   rowLine?: (row: number) => number | undefined; // a number that pointer handlers read from the element, as `data-line`
   children: (row: number) => ComponentChildren; // the cells of a row
   onActive: (row: number) => void;
-  onOpen?: (row: number, event: MouseEvent | KeyboardEvent) => void;
+  onOpen?: ((row: number, event: MouseEvent | KeyboardEvent) => void) | undefined;
   onWindow?: (first: number, last: number) => void; // rows came into view: load them
   added?: number; // rows added before the first one since the list began; the visible rows stay in view
   follow?: boolean; // stay at the end while rows are added

@@ -1,5 +1,6 @@
 import { now } from "../clock.ts";
 import { zone } from "../preferences.ts";
+import { oneLine } from "../text/printable.ts";
 import { duration, millis, moment, momentTitle, runningDuration } from "../text/time.ts";
 
 /** A time in the zone of the page; the tooltip adds UTC and age. */
@@ -11,6 +12,11 @@ export function Moment({ at, withMillis = false }: { at: string | number | null 
       {moment(ms, now.value, zone.value, withMillis)}
     </time>
   );
+}
+
+/** A sentence of the server in one line, with its times in the zone of the page. */
+export function withTimes(text: string): string {
+  return oneLine(text).replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => moment(millis(time), now.value, zone.value));
 }
 
 /** How long something took, or how long it runs until now. */

@@ -59,7 +59,7 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
           onWindow={readNear}
           follow={props.follow === true && later === null}
           onFollow={(atEnd) => props.onFollow?.(atEnd && list.laterFrom.peek() === null)}
-          {...(onOpen ? { onOpen } : {})}
+          onOpen={onOpen}
         >
           {(row) => children(items[row] as T, row)}
         </List>

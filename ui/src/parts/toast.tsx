@@ -9,7 +9,7 @@ interface Message {
   id: number;
   text: string;
   tone: "good" | "bad";
-  link?: { href: string; text: string };
+  link?: undefined | { href: string; text: string };
 }
 
 const SHOWN_MS = 6000;
@@ -25,7 +25,7 @@ export function toast(text: string, options: { tone?: Message["tone"]; link?: Me
   lastId += 1;
   const id = lastId;
   const { tone = "good", link } = options;
-  messages.value = [...messages.value.slice(-3), { id, text, tone, ...(link ? { link } : {}) }];
+  messages.value = [...messages.value.slice(-3), { id, text, tone, link }];
   announce(text);
   if (tone === "good") window.setTimeout(() => dismiss(id), SHOWN_MS);
 }

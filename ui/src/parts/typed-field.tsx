@@ -9,7 +9,7 @@ interface TypedFieldProps {
   value: string; // as text; parseTyped gives the value
   onInput: (text: string) => void;
   options?: string[] | null; // the texts that are allowed
-  help?: string;
+  help?: string | undefined;
   error?: string | null;
   optional?: boolean; // of a choice: nothing may be chosen
 }
@@ -30,7 +30,7 @@ export function TypedField(props: TypedFieldProps) {
   if (type === "boolean" && !options) return <YesNo {...props} />;
   const isJson = type === "array" || type === "object";
   return (
-    <Field label={label} note={TYPE_WORD[type]} {...(help ? { help } : {})} error={error ?? null}>
+    <Field label={label} note={TYPE_WORD[type]} help={help} error={error ?? null}>
       {(ids) =>
         options ? (
           <Select

@@ -6,18 +6,16 @@ import { toast } from "../parts/toast.tsx";
 import { counted, shortId } from "../text/number.ts";
 import { type BulkAction, type BulkResult, bulk } from "./bulk.ts";
 
-const WORDS: Record<BulkAction, { title: string; effect: string; done: string; button: string }> = {
+const WORDS: Record<BulkAction, { title: string; effect: string; done: string }> = {
   cancel: {
     title: "Cancel runs",
     effect: "Running tasks are stopped. Their effects are not undone. A run that has ended does not change.",
     done: "cancelled",
-    button: "Cancel runs",
   },
   retry: {
     title: "Retry runs",
     effect: "Creates a new run for each, starting at the failed task. The original runs do not change.",
     done: "retried",
-    button: "Retry runs",
   },
 };
 
@@ -60,7 +58,7 @@ export default function BulkDialog({ action, ids: selected, onClose, onDone }: B
           <>
             <Button onClick={onClose}>Close</Button>
             <Button kind={action === "cancel" ? "danger" : "primary"} type="submit" busy={busy.value}>
-              {words.button}
+              {words.title}
             </Button>
           </>
         )

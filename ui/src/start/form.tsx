@@ -197,7 +197,7 @@ function FormFields({
             value={texts[field.path] ?? ""}
             options={enumTexts(field)}
             optional={!field.required}
-            {...(field.help ? { help: field.help } : {})}
+            help={field.help}
             error={errors[field.path] ?? null}
             onInput={(text) => {
               onChange.value = { ...texts, [field.path]: text };

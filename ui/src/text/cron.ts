@@ -88,21 +88,21 @@ function timeWords({ minutes, hours }: Cron): string {
       ? minutes[0] === 0
         ? "every hour"
         : `at minute ${minutes[0]} of every hour`
-      : `at minutes ${list(minutes.map(String))} of every hour`;
+      : `at minutes ${list(minutes)} of every hour`;
   const hourStep = evenStep(hours, 24);
   if (hourStep && minutes.length === 1) return `every ${hourStep} hours${minutes[0] ? ` at minute ${minutes[0]}` : ""}`;
   const times = hours.flatMap((hour) => minutes.map((minute) => clock(hour, minute)));
-  return times.length <= 6 ? `at ${list(times)}` : `at minutes ${list(minutes.map(String))} ${hourWords(hours)}`;
+  return times.length <= 6 ? `at ${list(times)}` : `at minutes ${list(minutes)} ${hourWords(hours)}`;
 }
 
 function hourWords(hours: number[]): string {
   return isRun(hours) && hours.length > 1
     ? `from ${clock(hours[0] ?? 0, 0)} to ${clock(hours.at(-1) ?? 0, 59)}`
-    : `in the hours ${list(hours.map(String))}`;
+    : `in the hours ${list(hours)}`;
 }
 
 function dayWords({ days, weekdays }: Cron): string {
-  const month = days ? `on day ${list(days.map(String))} of the month` : "";
+  const month = days ? `on day ${list(days)} of the month` : "";
   const week = weekdays ? `on ${weekdayWords(weekdays)}` : "";
   return month && week ? `${month} or ${week}` : month || week;
 }
@@ -130,9 +130,8 @@ function evenStep(found: number[], size: number): number | null {
 const isRun = (found: number[]) => found.every((value, place) => value === (found[0] ?? 0) + place);
 const clock = (hour: number, minute: number) => `${String(hour).padStart(2, "0")}:${String(minute).padStart(2, "0")}`;
 
-function list(words: string[]): string {
-  return words.length <= 1 ? (words[0] ?? "") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
-}
+const LIST = new Intl.ListFormat("en-GB");
+const list = (words: (string | number)[]) => LIST.format(words.map(String));
 
 const MAX_DAYS = 366 * 5;
 

@@ -1,5 +1,5 @@
 import { StatusIcon, statusTone } from "../../look/status.tsx";
-import { Moment } from "../../parts/moment.tsx";
+import { Moment, withTimes } from "../../parts/moment.tsx";
 import { count } from "../../text/number.ts";
 import { oneLine } from "../../text/printable.ts";
 
@@ -47,7 +47,7 @@ export function EventCells({ seq, event }: { seq: number; event: EventRow | unde
         {oneLine(entity)}
       </span>
       <span class="event-summary cut" role="gridcell" title={summary}>
-        {oneLine(summary)}
+        {withTimes(summary)}
       </span>
       <span class="event-status" role="gridcell">
         {status && <EventStatus status={status} />}

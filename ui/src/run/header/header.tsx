@@ -119,7 +119,7 @@ function copyItems(model: RunModel): MenuItem[] {
   const details = model.details.value;
   const item = (label: string, what: string, text: string, hint = ""): MenuItem => ({
     label: isPhone.value ? `Copy ${what}` : label,
-    ...(hint ? { hint } : {}),
+    hint,
     onChoose: () => void copyAndTell(text, what),
   });
   const command = `noetl runs show ${model.id}`;

@@ -1,5 +1,6 @@
 /** The line below the history slider: which event is shown, and the way back to the latest one. */
 
+import { withTimes } from "../../parts/moment.tsx";
 import { count } from "../../text/number.ts";
 import { duration } from "../../text/time.ts";
 import type { RunModel } from "../model.ts";
@@ -44,7 +45,7 @@ function RowText({ model, here }: { model: RunModel; here: number }) {
       {row?.[0] === here && (
         <>
           {" "}
-          <code>{row[2]}</code> {row[3]} {row[5]}
+          <code>{row[2]}</code> {row[3]} {withTimes(row[5])}
         </>
       )}
     </span>

@@ -34,7 +34,12 @@ export function StepRunList({ model, step, label }: { model: RunModel; step: str
       model={model}
       label={label}
       rows={rows.slice(0, shown.value)}
-      {...(rows.length > shown.value ? { onMore: () => (shown.value += PAGE) } : {})}
+      onMore={
+        rows.length > shown.value &&
+        (() => {
+          shown.value += PAGE;
+        })
+      }
     />
   );
 }
@@ -91,7 +96,7 @@ function PagedRuns({ model, step, label }: { model: RunModel; step: string; labe
             durationMs: item.ended_seq && item.ended_seq <= at ? item.ended_ms - item.started_ms : null,
             retries: item.retries,
           }));
-        return <RunRows model={model} label={label} rows={rows} {...(next !== null ? { onMore: load } : {})} />;
+        return <RunRows model={model} label={label} rows={rows} onMore={next !== null && load} />;
       }}
     </Loaded>
   );
@@ -101,7 +106,7 @@ interface RunRowsProps {
   model: RunModel;
   label: string;
   rows: RunRow[];
-  onMore?: () => void;
+  onMore: false | (() => void);
 }
 
 function RunRows({ model, label, rows, onMore }: RunRowsProps) {

@@ -67,7 +67,7 @@ export function StepRunInspector({ model, graph, run, item }: StepRunProps) {
             <Why
               model={model}
               subject={{ step, run, item }}
-              {...(status ? { state: `${name} ${isWord(status)}.` } : {})}
+              state={status ? `${name} ${isWord(status)}.` : undefined}
             />
             {item === null && <ArcList model={model} graph={graph} step={step} />}
           </>

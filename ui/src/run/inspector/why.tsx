@@ -26,7 +26,7 @@ interface WhyProps {
   model: RunModel;
   subject: Subject;
   marked?: string; // the selected step
-  state?: string; // the current state in a sentence, if the server has none
+  state?: string | undefined; // the current state in a sentence, if the server has none
 }
 
 export function Why({ model, subject, marked, state }: WhyProps) {

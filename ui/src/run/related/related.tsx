@@ -5,12 +5,14 @@ import type { ComponentChildren } from "preact";
 import { get } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
 import type { Execution, ExecutionSummary, Related as RelatedRuns } from "../../api/types.gen.ts";
+import { now } from "../../clock.ts";
 import { Status } from "../../look/status.tsx";
 import { Button } from "../../parts/button.tsx";
 import { Elapsed, Moment } from "../../parts/moment.tsx";
 import { Empty, Loaded } from "../../parts/states.tsx";
 import { toastProblem } from "../../parts/toast.tsx";
 import { href } from "../../routes.ts";
+import { activityText } from "../../text/activity.ts";
 import { count, shortId } from "../../text/number.ts";
 import type { RunModel } from "../model.ts";
 import type { PanelProps } from "../panel/panel.tsx";
@@ -118,7 +120,7 @@ function Run({ run, note, at, compare, children }: RunProps) {
           {shortId(id)}
         </span>
         {note && <span class="secondary">{note}</span>}
-        <span class="related-activity cut secondary">{run.activity}</span>
+        <span class="related-activity cut secondary">{activityText(run, now.value)}</span>
         <span class="related-when secondary">
           <Moment at={run.started} />, <Elapsed from={run.started} to={run.ended} />
         </span>

@@ -123,7 +123,7 @@ export function ticksOf(axis: Axis, spacing: number): Tick[] {
 function tickText(time: number, step: number): string {
   if (time < 1000) return time ? `${time} ms` : "0";
   if (time >= 60_000 && step >= 1000) return duration(time);
-  const digits = step < 10 ? 3 : step < 100 ? 2 : step < 1000 ? 1 : 0;
+  const digits = Math.max(0, 4 - String(step).length);
   const minutes = Math.floor(time / 60_000) * 60_000;
   return `${minutes ? `${duration(minutes)} ` : ""}${((time - minutes) / 1000).toFixed(digits)} s`;
 }
