@@ -6,7 +6,7 @@ these tables. `noetl.classic.language` adds the keys of the classic dialect to t
 
 from __future__ import annotations
 
-from noetl.dsl.other_words import collection_advice, then_advice, version_advice
+from noetl.dsl.other_words import arc_advice, collection_advice, then_advice, version_advice
 from noetl.dsl.part_shapes import (
     RUNTIME_VERSION,
     LoopShape,
@@ -223,11 +223,17 @@ TASK_THEN = Fields(
     hint=then_advice,
 )
 ADMIT_THEN = Fields("then", Field("allow", BOOLEAN, "whether the token may enter", required=True), retired=NO_DIRECTIVE)
+RULES_EXAMPLE = 'write `- when: "{{ ... }}"` for each, with `then` below'
 TASK_RULE = rule_shape(TASK_THEN, OLD)
 ADMIT_RULE = rule_shape(ADMIT_THEN, OLD)
 TASK_POLICY = Fields(
     "a task policy",
-    Field("rules", ListOf(TASK_RULE, least=1, words="the list of rules"), "rules, tried in order", required=True),
+    Field(
+        "rules",
+        ListOf(TASK_RULE, least=1, words="the list of rules", example=RULES_EXAMPLE),
+        "rules, tried in order",
+        required=True,
+    ),
     retired={**OLD, **NO_DIRECTIVE},
     missing=POLICY_SHAPE,
     wrong=(POLICY_SHAPE, "write `policy: {rules: [...]}`"),
@@ -289,6 +295,7 @@ ARC = Fields(
     Field("args", ARGS, "args of the token"),
     Field("spec", Fields("arc.spec", Field("delay", DURATION, "time before the token arrives")), "options"),
     retired={**OLD, **NO_DIRECTIVE},
+    hint=arc_advice,
 )
 
 
@@ -307,13 +314,20 @@ ROUTER_SPEC = Fields(
 ROUTER = Fields(
     "next",
     Field("spec", ROUTER_SPEC, "how arcs are chosen"),
-    Field("arcs", ListOf(ARC), "arcs to other steps", required=True),
+    Field(
+        "arcs",
+        ListOf(ARC, example="write `- step: NAME` for each, with `when` below"),
+        "arcs to other steps",
+        required=True,
+    ),
     retired={**CONDITIONS, **OLD, **NO_DIRECTIVE},
 )
 ADMIT = Fields(
     "admit",
     Field("mode", Choice("exclusive", "inclusive"), "first match, or every match must allow"),
-    Field("rules", ListOf(ADMIT_RULE, least=1, words="the list of rules"), "rules", required=True),
+    Field(
+        "rules", ListOf(ADMIT_RULE, least=1, words="the list of rules", example=RULES_EXAMPLE), "rules", required=True
+    ),
     retired={**OLD, **NO_DIRECTIVE},
 )
 ADMIT_FIELD = Field("admit", ADMIT, "the gate a token passes before the step is scheduled")

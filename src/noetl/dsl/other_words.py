@@ -61,6 +61,10 @@ def retry_advice(node: Any, key: str) -> str:
     return f"write `spec: {{retry: {{{', '.join(parts) or 'attempts: 3, delay: 1s'}}}}}`"
 
 
+def arc_advice(value: Any) -> str:
+    return f"write `{{step: {written(value, 'NAME')}}}`"
+
+
 def collection_advice(value: Any) -> str | None:
     if isinstance(value, str):
         return f'write "{{{{ {value[:60]} }}}}"'
@@ -313,6 +317,9 @@ def of_task(task: Any, key: str, kind: Kind) -> str | None:
         return DUCKDB_SIGN_IN
     if kind.name == "http" and key in ("verify_ssl", "verify", "ssl_verify"):
         return f"write `tls: {{verify: {written(task[key], 'false')}}}`"
+    if kind.name == "wait" and key in ("seconds", "duration", "delay", "for", "time", "until", "interval", "sleep"):
+        time = written(task[key], "5s") if key != "until" else "5s"
+        return f"to wait for a time, delay an arc: `next: {{arcs: [{{step: NAME, spec: {{delay: {time}}}}}]}}`"
     return _OF_TASK[key].advice(task, key) if key in _OF_TASK else None
 
 

@@ -198,6 +198,9 @@ def did_you_mean(name: object, names: Iterable[str]) -> FixHint | None:
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
     exact = folded.get(name.lower().replace("-", "_"))
     matches = [exact] if exact else get_close_matches(name, candidates, n=1, cutoff=0.7)
+    if not matches and len(name) > 1:
+        longer = [candidate for candidate in candidates if candidate.startswith(name)]
+        matches = longer if len(longer) == 1 else []
     return renaming(f"did you mean {matches[0]!r}?", name, matches[0]) if matches else None
 
 

@@ -198,7 +198,18 @@ class _Composer:
                 start = sum(len(before) + 1 for before in self.text.split("\n")[: number - 1]) + match.start(1)
                 self._fail(UNQUOTED, *self._unquoted(start))
         problem = error.problem or "the YAML does not parse"
-        _, words, hint = next((advice for advice in _ADVICE if advice[0] in problem), ("", "", None))
+        if "cannot start any token" in problem:
+            self._fail(SYNTAX, at, f"plain text cannot begin with `{self.text[at]}`", "put the text in quotes")
+        before = self.text[self.text.rfind("\n", 0, at) + 1 : at]
+        if before[-1:] in _QUOTES and before.rfind("{{") > before.rfind("}}"):
+            quote, other = before[-1], _QUOTES[before[-1]]
+            message = f"the {quote} in the template ends the text"
+            self._fail(SYNTAX, at - 1, message, f"write {other} in the template, or around the text")
+        if "mapping values" in problem and line > 1 and (match := _NO_SPACE.fullmatch(self.text.split("\n")[line - 2])):
+            start = sum(len(text) + 1 for text in self.text.split("\n")[: line - 2]) + match.start(1)
+            advice = f"write `{match[1]}: {match[2][:40]}`"
+            self._fail(SYNTAX, start, f"a space is missing after `{match[1]}:`", advice)
+        _, words, hint = next((row for row in _ADVICE if row[0] in problem), ("", "", None))
         message = words or problem
         if error.context and error.context_mark is not None:
             opened: Any = error.context_mark
@@ -376,6 +387,8 @@ _MISALIGNED = (
     ("flow sequence", "the list in brackets", "put a comma between its items, and close it with ]"),
 )
 """By the context of the parser: the part of the document, and the form of its lines."""
+_QUOTES = {"'": '"', '"': "'"}  # each with the other one
+_NO_SPACE = re.compile(r"\s*(?:- +)*([A-Za-z_]\w*):([^\s:/].*)")  # a line such as `- step:start`
 _INDENTATION = "check the indentation and the quotes of this line and the one before"
 _COLON = "quote the text if the `:` belongs to it, or check the indentation"
 _ADVICE = (
