@@ -122,7 +122,7 @@ def replay_command(run: str, playbook: str | None, client: Client, output: str |
 
 
 def _print_replayed(replayed: Json) -> None:
-    click.echo(f"{replayed['execution_id']}  {replayed['status']}, {replayed['events']:,} events")
+    click.echo(f"{replayed['execution_id']}  {replayed['status']}, {counted(replayed['events'], 'event')}")
     difference = replayed.get("first_difference")
     if difference is None:
         same = "same decisions" if "first_difference" in replayed else "equal to the stored state"

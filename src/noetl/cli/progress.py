@@ -88,6 +88,7 @@ class Lines(ProgressView):
         self.last = ""
         self.signal_commands: SignalCommands = lambda step, names: []
         self.failures: list[FailureLine] = []  # not printed yet: the run may end with them
+        self.old_waits: dict[tuple[str, int | None], e.StepPaused] = {}  # for signals, since before the view began
 
     def begin(self, name: str, execution: str, last_old: int, signal_commands: SignalCommands) -> None:
         self.last_old, self.signal_commands = last_old, signal_commands
@@ -101,13 +102,18 @@ class Lines(ProgressView):
             if row.type in PRINTED and (
                 row.type != e.TaskDone.name or b'"error"' in row.data or b'"retry"' in row.data
             ):
-                for line in self._lines(decode(row.type, row.data), row.at):
+                event = decode(row.type, row.data)
+                self._note_wait(event, is_old=row.seq <= self.last_old)
+                for line in self._lines(event, row.at):
                     if row.seq <= self.last_old:
                         continue
                     if isinstance(line, FailureLine):
                         self.failures.append(line)
                     else:
                         lines.append(line)
+        if rows and rows[-1].seq >= self.last_old:
+            lines += [line for wait in self.old_waits.values() for line in self._wait_lines(wait)]
+            self.old_waits.clear()
         self._print(lines if rows else self._release())
 
     def close(self) -> None:
@@ -160,10 +166,8 @@ class Lines(ProgressView):
                     yield f"{task} continued past {brief(f'{outcome.error.kind}: {outcome.error.message}')}"
             case e.TaskRetryScheduled(task=task, attempt=attempt, due=due):
                 yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
-            case e.StepPaused(run=run, index=index) if event.reason != "returned":
-                yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
-                if answer := answer_text(event, self.signal_commands):
-                    yield f"  {answer}"
+            case e.StepPaused() if event.reason != "returned":
+                yield from self._wait_lines(event)
             case e.StepResumed(run=run, index=index):
                 yield f"{run if index is None else f'{run}[{index}]'} resumed"
             case e.MessageReceived(type=kind):
@@ -172,6 +176,27 @@ class Lines(ProgressView):
                 yield f"cancelled{f': {brief(reason)}' if reason else ''}"
             case e.PlaybookPaused() | e.PlaybookResumed():
                 yield event.name.partition(".")[2]
+
+    def _note_wait(self, event: e.Event, *, is_old: bool) -> None:
+        match event:
+            case e.StepPaused(run=run, index=index) if is_old and event.until == "signal":
+                self.old_waits[run, index] = event
+            case e.StepResumed(run=run, index=index) | e.StepPaused(run=run, index=index):
+                self.old_waits.pop((run, index), None)
+            case e.ExecutionForked(again=again, reopened=reopened):
+                self._drop_waits({*again, reopened})
+            case e.StepDone(run=run) | e.StepFailed(run=run) | e.LoopDone(run=run):
+                self._drop_waits({run})
+            case e.PlaybookCancelled():
+                self.old_waits.clear()
+
+    def _drop_waits(self, runs: set[str]) -> None:
+        self.old_waits = {key: wait for key, wait in self.old_waits.items() if key[0] not in runs}
+
+    def _wait_lines(self, event: e.StepPaused) -> Iterator[str]:
+        yield f"{event.run if event.index is None else f'{event.run}[{event.index}]'} {waits_for(event)}"
+        if answer := answer_text(event, self.signal_commands):
+            yield f"  {answer}"
 
     def _took(self, run: str, at: float) -> str:
         return format_duration(at - self.started.pop(run, at))

@@ -361,6 +361,24 @@ def test_watch_follows_a_run_to_its_end(tmp_path: Path, asking: tuple[Terminal, 
     assert one.end().code == 0
 
 
+def test_a_resumed_run_says_what_it_still_waits_for(tmp_path: Path, killed: str) -> None:
+    with terminal("runs", "resume", killed, cwd=tmp_path) as resumed:
+        resumed.line("ask#1 waits for the signal 'go'")
+        assert f"`noetl runs signal {killed} go`" in resumed.line("answer with")
+        assert runs(tmp_path, "signal", killed, "go", "--data", "4").code == 0
+        done = resumed.end()
+    assert (done.code, done.out) == (0, "4\n")
+    assert done.err.count("ask#1 waits") == 1
+
+
+def test_a_forked_run_says_what_it_still_waits_for(tmp_path: Path, killed: str) -> None:
+    with terminal("runs", "fork", killed, cwd=tmp_path) as forked:
+        forked.line("ask#1 waits for the signal 'go'")
+        command = forked.line("answer with").partition("`noetl ")[2].rstrip("`").split()
+        assert noetl(*command, "--data", "5", cwd=tmp_path).code == 0
+        assert forked.end().out == "5\n"
+
+
 def test_watch_of_a_dead_run_says_so_and_can_be_left(tmp_path: Path, killed: str) -> None:
     with terminal("runs", "watch", "last", cwd=tmp_path) as watch:
         assert f"noetl runs resume {killed}" in watch.line("no process")
