@@ -171,6 +171,26 @@ def test_a_recovery_finds_what_another_server_left_behind() -> None:
     play(recover, store)
 
 
+def test_a_recovery_looks_for_work_for_claims_that_wait() -> None:
+    store = MemoryStore()
+
+    async def start(house: House) -> None:
+        await house.host.runtime.start(house.add(CHAIN), {}, {})
+
+    async def recover(house: House) -> None:
+        house.add(CHAIN)
+        queue = house.host.dispatcher.queue
+        await house.host.recovery.recover_once()
+        assert not queue.by_pool
+        queue.idle_claims["default"] += 1
+        await house.host.recovery.recover_once()
+        assert [*queue.by_pool["default"]] == [summary.execution_id for summary in store.summaries()]
+        await work_off(house)
+
+    play(start, store)
+    play(recover, store)
+
+
 def test_a_recovery_reads_a_parent_again_when_its_log_has_changed() -> None:
     async def story(house: House) -> None:
         host = house.host
