@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 from tests.test_constructs import names_in
 
+from noetl.server.roles import ALLOWED, ANYBODY, ASSETS, PAGES
 from noetl.settings import VARIABLES
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,12 @@ def test_the_policy_has_every_section() -> None:
 
 def test_what_the_policy_names_is_there() -> None:
     assert [name for name in named(POLICY) if not is_there(name)] == []
+
+
+def test_the_policy_names_every_route_that_anybody_may_reach() -> None:
+    (row,) = [line for line in section("Threat model").splitlines() if line.startswith("| unauthenticated client")]
+    routes = {path for (_, path), roles in ALLOWED.items() if roles is ANYBODY} - {*PAGES, ASSETS}
+    assert sorted(named(row)) == sorted(routes)
 
 
 def test_every_control_names_its_code_and_its_test() -> None:
