@@ -122,7 +122,10 @@ def add_resource(
     @group.command("list", help=list_help)
     @client_and_output
     def list_command(client: Client, output: str | None) -> None:
-        emit(getattr(client, resource).list(), output, show)
+        items = getattr(client, resource).list()
+        emit(items, output, show)
+        if not items and output is None:
+            print_message(f"no {resource}")
 
     @group.command(verb, help=removal_help)
     @click.argument("name", metavar=metavar)

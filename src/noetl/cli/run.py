@@ -202,6 +202,8 @@ def list_command(prefix: str | None, client: Client, output: str | None) -> None
     """List playbooks, each with its current version."""
     entries = client.catalog.list(prefix=prefix)
     emit(entries if output else pick(entries, "path", "version", "label", "registered"), output)
+    if not entries and output is None:
+        print_message("no registered playbooks" if prefix is None else f"no registered playbooks below {prefix!r}")
 
 
 @catalog_command.command("show")

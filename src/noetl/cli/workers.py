@@ -37,6 +37,8 @@ def list_command(client: Client, output: str | None) -> None:
     if pools and workers:
         click.echo()
     emit(pick(workers, *COLUMNS), None)
+    if not workers:
+        print_message("no workers")
     for pool in pools:
         if pool["queued"] and not pool["workers"]:
             print_message(printable(no_worker(pool["pool"], client.url)))

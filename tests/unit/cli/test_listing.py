@@ -112,3 +112,22 @@ def test_a_last_run_that_is_missing_is_not_found(place: Place, run: str) -> None
     place.run(playbook_named("first"))
     done = place("runs", "show", run)
     assert (done.code, done.err) == (4, f"noetl: run {run!r} not found: `noetl runs list` lists all runs\n")
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ("schedule", "no schedules"),
+        ("hook", "no hooks"),
+        ("credential", "no credentials"),
+        ("user", "no users"),
+        ("catalog", "no registered playbooks"),
+    ],
+)
+def test_an_empty_list_says_so_on_stderr_and_is_empty_data(place: Place, group: str, message: str) -> None:
+    place.run(playbook_named("one"))
+    done = place(group, "list")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"{message}\n"
+    assert place.json(group, "list") == []
+    assert place(group, "list", "-o", "jsonl").err == ""

@@ -124,7 +124,8 @@ def test_a_name_is_taken_unless_it_is_replaced(home: Path) -> None:
 )
 def test_a_schedule_that_cannot_be(home: Path, args: tuple[str, ...], code: int) -> None:
     run_noetl(home, "schedule", "add", *args, code=code)
-    assert run_noetl(home, "schedule", "list").out == ""
+    empty = run_noetl(home, "schedule", "list")
+    assert (empty.out, empty.err) == ("", "no schedules\n")
 
 
 def test_a_database_that_is_missing_is_not_made(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def _name(call: ApiCall, worker: str) -> str:
 def _pool(call: ApiCall, pool: str) -> str:
     allowed, pool = _token(call).pool, _checked("pool", pool) or "default"
     if allowed not in (None, pool):
-        raise Refused(403, f"this token is for the pool {allowed!r}, not {pool!r}")
+        raise Refused(403, f"this token is for the pool {allowed!r}, not {pool!r}: use --pool {allowed}")
     return pool
 
 
