@@ -334,6 +334,10 @@ class _Checker:
             "iter": (site.local.iter,),
             "workload": (self.inputs,),
         }[root]
+        if root == "iter" and site.task and (depth := self._loops_above(site.task, name)):
+            message = f"the iter key {name!r} is of an outer loop"
+            self._add(ITER_NEVER_SET, site, read.offset, message, f"read `iter.{'parent.' * depth}{name}`")
+            return
         if any(name in names for names in candidates):
             return
         guess = self.problems.did_you_mean(name, *candidates)
@@ -341,6 +345,15 @@ class _Checker:
             return
         check, message, advice = WRITERS[root]
         self._add(check, site, read.offset, message.format(name), guess or advice)
+
+    def _loops_above(self, task: TaskSite, name: str) -> int:
+        """How many loops further out the iterator with this name is; 0 if the innermost loop may have the name."""
+        loop = task.step.get("loop", {})
+        iterators = [outer.tree.get("iterator") for outer in reversed(task.outer)]
+        iterators += [loop[key] for key in ITERATOR_KEYS if key in loop]
+        if name not in iterators or name in self.sites.set_iter_keys(task.step):
+            return 0
+        return iterators.index(name)
 
     def _check_events(self, site: Site, template: Template) -> None:
         expected = self.sites.events(site)
@@ -429,12 +442,15 @@ class SiteFinder:
         if id(step) not in self._step_names:
             loop = step.get("loop", {})
             names = {"index", "parent"} | {name for key in ITERATOR_KEYS if (name := loop.get(key))}
-            for site in self.document.tasks(step) if step else ():  # a task in the workbook has no step
-                for _, then, _ in rules(site.tree):
-                    names |= set(then.get("set_iter", {}))
+            names |= self.set_iter_keys(step)
             labels = frozenset(item.label for item in labelled_items(step.get("tool")))
             self._step_names[id(step)] = LocalName(frozenset(names), labels, frozenset(self.document.step_args(step)))
         return self._step_names[id(step)]
+
+    def set_iter_keys(self, step: Map) -> set[str]:
+        """The keys that rules of the step write into `iter`. A task in the workbook has no step."""
+        tasks = self.document.tasks(step) if step else ()
+        return {name for site in tasks for _, then, _ in rules(site.tree) for name in then.get("set_iter", {})}
 
     def _callers(self) -> dict[str, LocalName]:
         united: dict[str, tuple[set[str], ...]] = {}
