@@ -1,6 +1,6 @@
 """Imports point one way. A part may import the parts on the lines above its own, never one below.
 
-    errors                              imported by all, imports nothing of ours
+    errors, wording                     imported by all, import nothing of ours
     model, printable, timestamps, durable   text of others on a terminal, RFC 3339, writes that survive a crash
     clock, settings, log                time, the environment, lines on standard error
     classic.state                       progress of a classic step after its call: data that the engine stores
@@ -47,18 +47,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
-    ["errors"],
-    [
-        "model",
-        "printable",
-        "counted",
-        "timestamps",
-        "durable",
-        "cpu_limit",
-        "garbage",
-        "json_errors",
-        "switch_interval",
-    ],
+    ["errors", "wording"],
+    ["model", "printable", "timestamps", "durable", "cpu_limit", "garbage", "json_errors", "switch_interval"],
     ["clock", "latest", "settings", "log", "problem_documents", "problem_pages", "classic.state"],
     ["file_access", "addresses"],
     ["expression"],

@@ -179,6 +179,10 @@ def encode_reference(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} cannot be encoded as JSON")
 
 
+encode_json = msgspec.json.Encoder(enc_hook=encode_reference).encode
+"""JSON of a value that may have references."""
+
+
 def marked(value: Any) -> Any:
     """The value with references and keys as JSON has them."""
     if isinstance(value, Reference):

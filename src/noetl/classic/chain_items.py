@@ -30,5 +30,10 @@ def chain_items(branch: Map) -> Iterator[ChainItem]:
         yield ChainItem(name, body, item)
 
 
+def tool_items(branch: Map) -> list[ChainItem]:
+    """The items of a branch that call a tool: its calls, and its sink."""
+    return [item for item in chain_items(branch) if item.name not in ("next", "set")]
+
+
 def step_items(step: Map) -> Iterator[ChainItem]:
     return (item for branch in step.get("case", []) for item in chain_items(branch))

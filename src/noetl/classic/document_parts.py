@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from noetl.classic.chain_items import chain_items, step_items
+from noetl.classic.chain_items import chain_items, step_items, tool_items
 from noetl.classic.points import known_names, observes, point_names, possible_events
 from noetl.classic.unused import unknown_timers, unused_keys
 from noetl.dsl.checks.names import DUPLICATE_LABEL, check_unique
@@ -65,7 +65,7 @@ class ClassicDocument(Document):
     def find_tasks(self, step: Map) -> Iterator[TaskSite]:
         yield from super().find_tasks(step)
         for branch in step.get("case", []):
-            items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
+            items = tool_items(branch)
             labels = frozenset(item.name for item in items)
             for name, body, _ in items:
                 yield TaskSite(step, name, body["tool"], labels, place="sink" if name == "sink" else "chain")
@@ -111,8 +111,7 @@ class ClassicDocument(Document):
             problems.add(NEVER_EQUAL, span_in(branch, "when"), message, f"add `spec: {{timers: {{{timer}: 1h}}}}`")
         for step in self.steps:
             for branch in step.get("case", []):
-                items = [item for item in chain_items(branch) if item.name not in ("next", "set")]
-                labels = ((item.name, key_span(item.container, item.name)) for item in items)
+                labels = ((item.name, key_span(item.container, item.name)) for item in tool_items(branch))
                 check_unique(labels, DUPLICATE_LABEL, "task", problems)
 
 

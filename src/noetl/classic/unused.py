@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from noetl.classic.chain_items import chain_items, step_items
+from noetl.classic.chain_items import step_items, tool_items
 from noetl.classic.detect import tasks_of
 from noetl.classic.nodes import as_map
 from noetl.classic.points import observes
@@ -35,7 +35,7 @@ def unused_keys(step: Map) -> Iterator[Unused]:
 
 
 def _in_branch(step: Map, branch: Map) -> Iterator[Unused]:
-    calls = [item for item in chain_items(branch) if item.name not in ("next", "set")]
+    calls = tool_items(branch)
     for item in calls:
         yield from _in_retry(as_map(as_map(item.body).get("retry")), NO_CHAIN)
     for holder in (branch, as_map(branch.get("then", branch.get("else")))):

@@ -8,11 +8,11 @@ import msgspec
 from noetl.cli.options import add_resource, client_and_output, client_option, secret_text
 from noetl.cli.output import emit, print_message
 from noetl.client.client import Client, NewRun
-from noetl.counted import counted
 from noetl.errors import UsageError
 from noetl.files import STDIN
 from noetl.keychain.kinds import SHAPES, fields_of
 from noetl.keychain.safe import check
+from noetl.wording import counted
 
 MAX_BYTES = 2**20
 KIND_HELP = f"Kind of the credential: {', '.join(SHAPES)}, or PLUGIN.KIND of a plug-in."

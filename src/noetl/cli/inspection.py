@@ -29,13 +29,13 @@ from noetl.cli.output import (
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.client.client import Client, ExplainArgs, Json, OnProgress
-from noetl.counted import counted
 from noetl.engine.history.same_data import same_data
 from noetl.errors import UsageError
 from noetl.model.status import ENDED
 from noetl.printable import printable
 from noetl.problem_pages import problem_page
 from noetl.runtime.catalog import read
+from noetl.wording import counted, cut
 
 if TYPE_CHECKING:
     from noetl.runtime.audit import AuditProgress
@@ -267,20 +267,16 @@ def _print_explanation(explanation: Json) -> None:
             differs = f"evaluated again, the outcome differs ({outcome}): a guard reads the clock, or saw other data"
             click.echo(f"    {click.style(differs, fg='yellow')}")
         for name, value in (decision["inputs"] or {}).items():
-            click.echo(printable(f"    {name}: {_cut(compact(value))}"))
+            click.echo(printable(f"    {name}: {cut(compact(value), MAX_CHARACTERS)}"))
 
 
 def _print_reason(reason: Json, unguarded: str) -> None:
     place = printable(f"{reason['file']}:{reason['line']}" if reason["line"] else "-")
     verdict = click.style(f"{reason['verdict']:<11}", fg=VERDICTS[reason["verdict"]])
-    guard = f"when {_cut(' '.join(reason['when'].split()))}" if reason["when"] else unguarded
+    guard = f"when {cut(' '.join(reason['when'].split()), MAX_CHARACTERS)}" if reason["when"] else unguarded
     leads = printable(f"{reason['leads_to']}  {guard}")
     click.echo(f"    {verdict}  {leads}  {click.style(place, fg='bright_black')}")
-    notes = [f"{name} = {_cut(compact(value))}" for name, value in reason["values"].items()]
+    notes = [f"{name} = {cut(compact(value), MAX_CHARACTERS)}" for name, value in reason["values"].items()]
     notes += [f"{name} is missing" for name in reason["missing"]]
     for note in [*notes, reason["note"]] if reason["note"] else notes:
         click.echo(printable(f"{' ' * 19}{note}"))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 4]} ..."

@@ -12,10 +12,10 @@ import click
 import msgspec
 
 from noetl.client.client import PAGE, Client, RunFilter, no_worker
-from noetl.counted import counted
 from noetl.dsl.problem import Problem
 from noetl.model.status import ENDED
 from noetl.printable import is_printable, printable, printable_json, without_passwords
+from noetl.wording import counted, cut
 
 Data = TypeVar("Data")
 FORMATS = ("json", "jsonl", "yaml", "table")
@@ -82,9 +82,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         if widths[widest] <= MIN_CELL:
             break
         widths[widest] -= 1
-    cut = ([_cut(text, width) for text, width in zip(line, widths, strict=True)] for line in lines)
     return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cut
+        "  ".join(cut(text, width).ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
     )
 
 
@@ -92,10 +92,6 @@ def terminal_columns() -> int:
     from shutil import get_terminal_size
 
     return get_terminal_size().columns
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def pick(items: Iterable[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
@@ -268,8 +264,7 @@ def local_time(at: str | float) -> str:
 
 def brief(text: str, limit: int = 200) -> str:
     """The beginning of a text, on one line."""
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    return cut(printable(" ".join(text.split())), limit)
 
 
 def continued_lines(run: dict[str, Any]) -> Iterator[str]:

@@ -12,7 +12,6 @@ import click
 
 from noetl.cli.options import INSECURE_HELP
 from noetl.cli.output import emit, output_option, print_message, print_problems, print_rejected, summary
-from noetl.counted import counted
 from noetl.dsl.problem import Problem, did_you_mean
 from noetl.durable import replace_file
 from noetl.errors import FileMissing, PlaybookInvalid, UsageError
@@ -21,6 +20,7 @@ from noetl.model.inputs import rows, schema
 from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
+from noetl.wording import counted
 
 if TYPE_CHECKING:
     from noetl.drawing import Format

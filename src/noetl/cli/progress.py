@@ -20,16 +20,16 @@ from noetl.cli.output import (
     terminal_columns,
 )
 from noetl.client.client import Items, ProgressView, SignalCommands
-from noetl.counted import counted
 from noetl.engine import events as e
 from noetl.engine.step_runs import MAX_CONTINUED
 from noetl.engine.tasks import CONTINUES
 from noetl.engine.waits import signals_text
-from noetl.model.identity import TaskId, step_of
+from noetl.model.identity import TaskId, iteration_id, step_of
 from noetl.model.outcome import Outcome
 from noetl.printable import printable
 from noetl.store.codec import decode
 from noetl.store.store import Row
+from noetl.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -169,7 +169,7 @@ class Lines(ProgressView):
             case e.StepPaused() if event.reason != "returned":
                 yield from self._wait_lines(event)
             case e.StepResumed(run=run, index=index):
-                yield f"{run if index is None else f'{run}[{index}]'} resumed"
+                yield f"{iteration_id(run, index)} resumed"
             case e.MessageReceived(type=kind):
                 yield f"signal {kind!r} received"
             case e.PlaybookCancelled(reason=reason):
@@ -194,7 +194,7 @@ class Lines(ProgressView):
         self.old_waits = {key: wait for key, wait in self.old_waits.items() if key[0] not in runs}
 
     def _wait_lines(self, event: e.StepPaused) -> Iterator[str]:
-        yield f"{event.run if event.index is None else f'{event.run}[{event.index}]'} {waits_for(event)}"
+        yield f"{iteration_id(event.run, event.index)} {waits_for(event)}"
         if answer := answer_text(event, self.signal_commands):
             yield f"  {answer}"
 

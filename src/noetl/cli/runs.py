@@ -41,7 +41,6 @@ from noetl.cli.run import is_runnable
 from noetl.cli.show import logs_command, result_command, show_command
 from noetl.cli.start import collect_garbage
 from noetl.client.client import PAGE, Client, Items, Json, NewRun, RunFilter
-from noetl.counted import counted
 from noetl.errors import NoetlError, NotFound, UsageError
 from noetl.model.duration import seconds
 from noetl.model.event_filter import EventFilter, Level, types_of
@@ -51,6 +50,7 @@ from noetl.printable import printable, printable_json
 from noetl.runtime.activity import WaitKind
 from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
+from noetl.wording import counted
 
 LIST_FIELDS = (
     *("execution_id", "name", "path", "status", "started", "ended", "duration_ms", "parent", "continued_errors"),

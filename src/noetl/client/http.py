@@ -375,9 +375,7 @@ class HttpRuns:
         return {key: checked[key] for key in ("executions", "violations")}
 
     def start(self, new: NewRun, path: str = "/executions") -> Json:
-        body, source = new
-        text = {} if source is None else {"playbook": source.text.decode("utf-8-sig")}
-        started = self.http.start(path, body | text)
+        started = self.http.start(path, _request_body(new))
         print_warnings(started.get("warnings", ()), self.warn)
         return started
 
@@ -388,16 +386,16 @@ class HttpRuns:
         return _located(run, new.source)
 
     def preview_fork(self, run: str, new: NewRun) -> Json:
-        body, source = new
-        text = {} if source is None else {"playbook": source.text.decode("utf-8-sig")}
-        verb = "fork" if "at" in body else "retry"
-        return self.http.post(f"/executions/{self.find(run)}/{verb}?dry_run=true", body | text, timeout=LONG_CALL)
+        path = f"{self._fork_path(run, new)}?dry_run=true"
+        return self.http.post(path, _request_body(new), timeout=LONG_CALL)
 
     def fork(self, run: str, new: NewRun, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
-        verb = "fork" if "at" in new.body else "retry"
-        forked = self.start(new, f"/executions/{self.find(run)}/{verb}")
+        forked = self.start(new, self._fork_path(run, new))
         on_forked(forked)
         return _located(self._watch(forked["execution_id"], view, inf, forked["source_seq"]), new.source)
+
+    def _fork_path(self, run: str, new: NewRun) -> str:
+        return f"/executions/{self.find(run)}/{'fork' if 'at' in new.body else 'retry'}"
 
     def resume(self, run: str, new_view: NewView) -> Json:
         execution = self.find(run)
@@ -510,6 +508,10 @@ class HttpRuns:
             removed += batch["removed"]
             if dry_run or not batch["more"]:
                 return removed, batch["items"]
+
+
+def _request_body(new: NewRun) -> Json:
+    return new.body if new.source is None else new.body | {"playbook": new.source.text.decode("utf-8-sig")}
 
 
 def _located(run: Json, source: PlaybookSource | None) -> Json:

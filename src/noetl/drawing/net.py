@@ -128,9 +128,7 @@ class DrawnArc(NamedTuple):
 
 def arcs_of(step: Step) -> Iterator[DrawnArc]:
     """The arcs of a step: gotos of classic branches, which are tried first, then those of the router."""
-    for number, branch in enumerate(
-        step.after_call.cases.branches if step.after_call and step.after_call.cases else ()
-    ):
+    for number, branch in enumerate(step.branches):
         for goto, arc in [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]:
             delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))

@@ -295,10 +295,6 @@ def arc_of(tree: Map | str) -> model.Arc:
     return model.Arc(tree["step"], tree.get("when", True), plain(tree.get("args", {})), delay)
 
 
-def _of_step_end(arc: model.Arc) -> model.Arc:
-    return replace(arc, when=_of_events(arc.when), args=_of_events(arc.args))
-
-
 def _of_events(value: Any) -> Any:
     """A value whose templates compare `event.name` with stored names."""
     if isinstance(value, dict):

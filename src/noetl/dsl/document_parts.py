@@ -126,15 +126,25 @@ class Document:
         own = [step["loop"]] if "loop" in step else []
         return own + [site.tree for site in self.tasks(step) if site.tree.get("kind") == "iterator"]
 
+    @cached_property
+    def every_task(self) -> list[TaskSite]:
+        """The tasks of the steps and of the workbook."""
+        return [*self.all_tasks, *(site for _, site in self.workbook)]
+
     def layers(self, step: Map) -> tuple[Map, Map]:
         return step.get("spec", Map()), step.get("loop", {}).get("spec", Map())
+
+    @property
+    def all_layers(self) -> list[Map]:
+        """The options of the executor, and the layers of every step."""
+        return [self.executor_spec, *(layer for step in self.steps for layer in self.layers(step))]
 
     def arg_names(self) -> Iterator[str]:
         """The names of all args that some task, step or arc has."""
         for step in self.steps:
             yield from self.step_args(step)
             yield from (name for target in self.all_targets(step) for name in target.args)
-        for site in [*self.all_tasks, *(site for _, site in self.workbook)]:
+        for site in self.every_task:
             yield from site.tree.get("args", ())
 
     def step_args(self, step: Map) -> Iterable[str]:

@@ -14,6 +14,7 @@ from noetl.dsl.tree import Span, is_template, key_span, span_in
 from noetl.model.inputs import Misfit, fields, misfit
 from noetl.model.kind import Kind
 from noetl.model.operations import is_given, operation_problems
+from noetl.wording import path_text
 
 if TYPE_CHECKING:
     from noetl.dsl.shape import Shape, Walk
@@ -94,10 +95,9 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     hint = _value_hint(task[key], wrong, kind, key)
     container: Any = task
     last: str | int = key
-    name = key
     for part in wrong.path:
         container, last = container[last], part
-        name += f"[{part}]" if isinstance(part, int) else f".{part}"
+    name = key + path_text(wrong.path)
     walk.problems.add(WRONG_INPUT, span_in(container, last), f"{name!r} of {kind.name}: {wrong.message}", hint)
     return False
 

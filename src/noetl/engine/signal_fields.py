@@ -201,8 +201,7 @@ def _sites(playbook: Playbook) -> Iterator[ReadSite]:
             yield from _guard(ReadSite(name, "", arc=True), arc.when)
             for key, value in arc.args.items():
                 yield from _named(ReadSite(name, "", arc=True), value, (arc.step, ("args", key)), (arc.step, (key,)))
-        rules = step.after_call.cases.branches if step.after_call and step.after_call.cases else ()
-        for branch in rules:
+        for branch in step.branches:
             yield from _guard(ReadSite(name, "", arc=True), branch.when)
 
 

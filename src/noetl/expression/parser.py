@@ -11,7 +11,7 @@ from noetl.expression.lexer import Lexeme, number, string
 from noetl.expression.nodes import start
 
 CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
-_OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)
+_OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER = range(1, 9)
 _COMPARISONS = frozenset(["==", "!=", "<", "<=", ">", ">=", "in", "not"])
 _BINARY = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER, **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT)}
 _ENDS = {"variable_end": "}}", "block_end": "%}"}

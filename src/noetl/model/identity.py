@@ -81,7 +81,11 @@ def uuid7(at: float, noise: bytes) -> str:
     milliseconds, part = divmod(at * 1000, 1)
     head = (int(milliseconds) << 16) | 0x7000 | int(part * 4096)
     tail = 0x8000_0000_0000_0000 | (int.from_bytes(noise[:8], "big") >> 2)
-    digits = f"{head & (1 << 64) - 1:016x}{tail:016x}"
+    return uuid_text(f"{head & (1 << 64) - 1:016x}{tail:016x}")
+
+
+def uuid_text(digits: str) -> str:
+    """The 32 hex digits of an id, with hyphens."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

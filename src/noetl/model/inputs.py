@@ -17,6 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from noetl.model.kind import Kind
+from noetl.wording import path_text
 
 Path: TypeAlias = tuple[str | int, ...]  # keys and indexes from an input's value down to a part of it
 
@@ -268,9 +269,9 @@ def rendered_misfit(
     value = inputs[name]
     for part in wrong.path:
         value = value[part]
-    inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong.path)
+    expected, _, _ = wrong.message.partition(", found")
     remedy = "" if wrong.path or not wrong.takes_list else _list_remedy(name, value)
-    return name, f"`{name}{inside}`: {wrong.message.partition(', found')[0]}, found {_shape(value)}{remedy}"
+    return name, f"`{name}{path_text(wrong.path)}`: {expected}, found {_shape(value)}{remedy}"
 
 
 def _list_remedy(name: str, value: object) -> str:

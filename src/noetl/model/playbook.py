@@ -189,6 +189,11 @@ class Step(Part, frozen=True, dict=True):  # `dict` is where a cached property i
         pipelines = [(self.name, self.tasks), *((f"{self.name}/{name}", chain) for name, chain in chains.items())]
         return [task for place, links in pipelines for task in _every_task(place, links)]
 
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """Classic only: its branches, in their order."""
+        return self.after_call.cases.branches if self.after_call and self.after_call.cases else ()
+
     def links_at(self, prefix: str) -> tuple[Task | Goto, ...]:
         """The pipeline that a prefix leads to: its own, in an iterator (`each#1[0]/`), or a chain (`case_0/`)."""
         links: tuple[Task | Goto, ...] = self.tasks

@@ -16,6 +16,7 @@ from noetl.engine.signal_fields import SignalField, parts_of
 from noetl.engine.state import WHOLE_RUN, Execution, Run
 from noetl.engine.waits import awaited_text
 from noetl.timestamps import optional_rfc3339, rfc3339
+from noetl.wording import cut
 
 WaitKind = Literal["signal", "child", "retry", "event", "worker", "join", "admission", "timer"]
 TriggerKind = Literal["api", "schedule", "hook", "child", "fork"]
@@ -192,8 +193,7 @@ def _running_sentence(state: Execution, waits: CountedWaits) -> str:
 
 
 def one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
+    return cut(" ".join(text.split()), MAX_MESSAGE)
 
 
 # -- progress, error and trigger ------------------------------------------------------------------------------------

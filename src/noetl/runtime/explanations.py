@@ -10,7 +10,6 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from noetl.classic.events import CaseEvaluated
-from noetl.counted import counted
 from noetl.dsl.problem import did_you_mean, hint_names
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
@@ -30,6 +29,7 @@ from noetl.runtime.past import PastReader
 from noetl.scope import Scope
 from noetl.store.codec import decode
 from noetl.tools.registry import KINDS
+from noetl.wording import counted
 
 TASK_DECISIONS = (e.TaskDone.name, e.SinkProcessed.name, CaseEvaluated.name)
 ROWS_PER_READ = 200

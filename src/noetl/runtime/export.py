@@ -10,7 +10,7 @@ import msgspec
 
 from noetl.json_errors import NOT_JSON
 from noetl.model.marks import referenced_keys
-from noetl.reference import encode_reference
+from noetl.reference import encode_json
 from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.store.commits import parts_of
 from noetl.store.store import Store
@@ -23,15 +23,13 @@ FIELDS = (
 """The execution itself in an export."""
 EVENTS_PER_PART, LINES_PER_PART = 500, 100
 
-encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
-
 
 def exported(store: Store, execution: Mapping[str, Any], *, registered_only: bool) -> Iterator[bytes]:
     """The export of an execution, up to the events that it has. `registered_only` leaves out the text of a playbook
     that is not registered under its path."""
     contents = _Contents(store)
-    yield b'{"execution":' + encode({name: execution[name] for name in FIELDS})
-    yield b',\n"playbook":' + encode(_playbook(store, execution, registered_only))
+    yield b'{"execution":' + encode_json({name: execution[name] for name in FIELDS})
+    yield b',\n"playbook":' + encode_json(_playbook(store, execution, registered_only))
     yield from _joined(b',\n"events":[\n', _events(store, execution, contents))
     yield from _joined(b'],\n"logs":[\n', _lines(store, execution["execution_id"]))
     yield from _joined(b'],\n"results":{\n', ([result] for result in contents.read()))
@@ -62,7 +60,7 @@ def _events(store: Store, execution: Mapping[str, Any], contents: _Contents) -> 
     while seq < last and (rows := store.read(id, seq, min(EVENTS_PER_PART, last - seq))):
         for row in rows:
             contents.add(referenced_keys(row.data))
-        yield [encode(envelope) for envelope in envelopes.of(rows)]
+        yield [encode_json(envelope) for envelope in envelopes.of(rows)]
         seq = rows[-1].seq
 
 
@@ -71,7 +69,7 @@ def _lines(store: Store, execution: str) -> Iterator[list[bytes]]:
     while lines := store.output(execution, number, LINES_PER_PART):
         names = ("number", "task", "timestamp", "stream", "line")
         yield [
-            encode(dict(zip(names, (number, task, rfc3339(at), stream, line), strict=True)))
+            encode_json(dict(zip(names, (number, task, rfc3339(at), stream, line), strict=True)))
             for number, task, at, stream, line in lines
         ]
         number = lines[-1][0]
@@ -105,4 +103,4 @@ def _json_of(content: bytes) -> bytes:
         msgspec.json.decode(content, type=msgspec.Raw)
         return content
     except NOT_JSON:
-        return encode({"base64": base64.b64encode(content).decode()})
+        return encode_json({"base64": base64.b64encode(content).decode()})

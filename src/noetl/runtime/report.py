@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec.structs import astuple
@@ -47,8 +47,7 @@ def steps(state: Execution) -> dict[str, dict[str, Any]]:
     live = {state.tokens[token].step: "held" for token in state.held}
     leased = {lease.run for lease in state.leases.values()}
     for run in state.runs.values():
-        status = "waiting" if run.parked else "scheduled" if run.started is None else "running"
-        status = "running" if run.id in leased else status
+        status = run_status(run, run.id in leased)
         live[run.step] = max(status, live.get(run.step, "held"), key=BUSY.index)
     views: dict[str, dict[str, Any]] = {}
     for name in state.net.steps:
@@ -61,6 +60,13 @@ def steps(state: Execution) -> dict[str, dict[str, Any]]:
             about = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
             views[name] = about | {"items": items}
     return views
+
+
+def run_status(run: Run, is_leased: bool) -> Literal["scheduled", "running", "waiting"]:
+    """The status of a step run that has not ended."""
+    if run.parked and not is_leased:
+        return "waiting"
+    return "scheduled" if run.started is None and not is_leased else "running"
 
 
 def items_of(run: Run | None) -> dict[str, int] | None:

@@ -221,6 +221,5 @@ def _history_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int],
     if item is not None:
         blocks = index.blocks_of([item]).get(item, [])
         return ends(blocks), len(ends(blocks)) < len(blocks)
-    half = (HISTORY_BLOCKS if index.loop_block < 0 else LOOP_BLOCKS) // 2
-    blocks = list(index.blocks)
-    return [*blocks[:half], *blocks[max(half, len(blocks) - half) :]], len(blocks) > 2 * half
+    blocks = ends(index.blocks, HISTORY_BLOCKS if index.loop_block < 0 else LOOP_BLOCKS)
+    return blocks, len(blocks) < len(index.blocks)

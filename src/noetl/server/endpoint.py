@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope
 from noetl.dsl.reader import read_data
 from noetl.errors import UsageError
 from noetl.json_errors import NOT_JSON
-from noetl.reference import encode_reference
+from noetl.reference import encode_json
 from noetl.server.parameters import JSON, MIB, YAML, Header, QueryString
 from noetl.server.problems import Refused
 from noetl.server.query_strings import read_query
@@ -230,7 +230,7 @@ async def respond(call: ApiCall) -> Response:
 
 
 def json_response(result: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(result, enc_hook=encode_reference), status, headers, JSON)
+    return Response(encode_json(result), status, headers, JSON)
 
 
 def download(name: str) -> dict[str, str]:

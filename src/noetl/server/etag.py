@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
-from noetl.reference import encode_reference
+from noetl.reference import encode_json
 from noetl.server.parameters import JSON
 
 
@@ -33,7 +32,7 @@ def not_modified(tag: str) -> Response:
 
 def content_tag(content: Any) -> str:
     """The ETag of content that can be JSON."""
-    return _tag_of(msgspec.json.encode(content, enc_hook=encode_reference))
+    return _tag_of(encode_json(content))
 
 
 def _tag_of(content: bytes) -> str:
@@ -43,6 +42,6 @@ def _tag_of(content: bytes) -> str:
 def tagged(headers: Mapping[str, str], result: Any) -> Response:
     """A JSON response with an ETag of its content, or 304. Where the version is known beforehand, compare it first
     (`is_current`): that saves the work."""
-    content = msgspec.json.encode(result, enc_hook=encode_reference)
+    content = encode_json(result)
     tag = _tag_of(content)
     return not_modified(tag) if is_current(headers, tag) else Response(content, 200, {"ETag": tag}, JSON)

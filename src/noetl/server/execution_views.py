@@ -33,6 +33,7 @@ from noetl.runtime.report import (
     items_of,
     located,
     report,
+    run_status,
     running_tasks,
     steps,
     waits,
@@ -299,13 +300,12 @@ def _runs(state: Execution, file: File) -> list[StateRunView]:
     workers = {lease.run: lease.worker for lease in state.leases.values()}
     views = []
     for run in state.runs.values():
-        status = "waiting" if run.parked else "scheduled" if run.started is None else "running"
         own, worker = run.progress.get(""), workers.get(run.id)
         views.append(
             StateRunView(
                 run.id,
                 run.step,
-                "running" if worker is not None else status,  # type: ignore[arg-type]
+                run_status(run, worker is not None),
                 optional_rfc3339(run.started),
                 own.at if own is not None and run.loop is None else None,
                 worker,

@@ -20,7 +20,7 @@ from noetl.engine import events as e
 from noetl.engine.history.event_summaries import event_row
 from noetl.engine.history.outline import Block, OutlineWriter, run_names
 from noetl.engine.history.outline_fold import OutlineFold
-from noetl.reference import encode_reference
+from noetl.reference import encode_json
 from noetl.runtime.activity import Wait
 from noetl.runtime.outlines import Outlines
 from noetl.server.execution_lists import listed
@@ -53,8 +53,6 @@ MAX_EVENTS_PER_FRAME = 5_000
 NOWHERE = -2  # in place of the seq of a client that the log does not have, such as after a restore
 HEAD = b": frames of an execution\nretry: 1000\n\n"
 END = b"event: end\ndata: {}\n\n"
-
-_encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
 
 
 class OutlineChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -269,7 +267,7 @@ class Feed:
             last_line = next((line[0] for line in store.output_before(self.execution, NO_LIMIT, 1)), 0)
             moment = rfc3339(fold.now_ms / 1000)
             about = doing.activity, len(events) or left_out
-            return _encode(Frame(fold.seq, moment, status, *about, latest, outline, keys, waits, last_line, reload))
+            return encode_json(Frame(fold.seq, moment, status, *about, latest, outline, keys, waits, last_line, reload))
 
         keys, waits = ctx_keys([event for _, event in events]), doing.details.waits
         if events:

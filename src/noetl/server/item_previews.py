@@ -9,24 +9,23 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.reference import Reference, encode_reference
+from noetl.reference import Reference, encode_json
 from noetl.results.read import read_value
 from noetl.runtime.contents import SERVER_BYTES
 from noetl.runtime.past import Past
 from noetl.server.stored_values import StoredValues
+from noetl.wording import cut
 
 MAX_PREVIEW = 160
 MAX_DISTANCE = 100  # items that are this close are read together
 MAX_READS = 100  # for one page
 
-encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
-
 
 def preview_text(value: Any) -> str:
     """The value as JSON, cut."""
-    content = bytes(value) if isinstance(value, msgspec.Raw) else encode(value)
+    content = bytes(value) if isinstance(value, msgspec.Raw) else encode_json(value)
     text = content[: 4 * MAX_PREVIEW + 4].decode("utf-8", "ignore")
-    return text if len(text) <= MAX_PREVIEW else text[: MAX_PREVIEW - 1] + "…"
+    return cut(text, MAX_PREVIEW)
 
 
 async def previews(collection: Any, items: Sequence[int], stored: StoredValues, past: Past) -> dict[int, str]:

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from noetl.engine.events import Event, PlaybookProcessed
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError
-from noetl.reference import encode_reference
+from noetl.reference import encode_json
 from noetl.runtime.event_envelopes import EventEnvelopes
 from noetl.runtime.store_thread import InStore
 from noetl.server.execution_views import EventView
@@ -34,7 +33,6 @@ CHECK_SECONDS = 2.0  # how often an idle stream checks the authorization of its 
 EVENTS_PER_READ = 500
 MAX_STREAMS, MAX_STREAMS_PER_CALLER = 1_000, 50
 
-encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
 IsAuthorized = Callable[[], Awaitable[bool]]
 
 
@@ -127,7 +125,7 @@ class Streams:
                 if rows:
                     if not await is_authorized():
                         return
-                    yield b"".join(b"id: %d\ndata: %b\n\n" % (view.seq, encode(view)) for view in views)
+                    yield b"".join(b"id: %d\ndata: %b\n\n" % (view.seq, encode_json(view)) for view in views)
                     after, next_comment = rows[-1].seq, loop.time() + KEEP_ALIVE_SECONDS
                     if rows[-1].type == PlaybookProcessed.name:
                         yield b"event: end\ndata: {}\n\n"

@@ -13,6 +13,7 @@ from time import process_time, time
 from typing import Literal, NamedTuple
 
 from noetl.engine import events as e
+from noetl.engine.envelope import status_of
 from noetl.engine.state import Execution
 from noetl.log import Level, Log
 from noetl.server.traces import Traces, trace_of
@@ -158,8 +159,7 @@ class Telemetry:
         for event in events:
             match event:
                 case e.TaskDone():
-                    outcome = "skipped" if event.skipped else "success" if event.outcome.ok else "error"
-                    self.metrics.count("noetl_tasks_total", 1, outcome)
+                    self.metrics.count("noetl_tasks_total", 1, status_of(event))
                 case e.ExecutionRequested():
                     self.metrics.count("noetl_executions_started_total")
                     parent = state.parent[0] if state.parent else None

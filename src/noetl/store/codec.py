@@ -27,6 +27,7 @@ from noetl.errors import Unreadable, Unstorable
 from noetl.model.marks import MARK, escaped, may_hold_references
 from noetl.reference import Reference, revived
 from noetl.store.store import Row, Snapshot
+from noetl.wording import path_text
 
 OPTIONAL = {"schema_hint": "", "preview": None}  # fields of a reference that events leave out if they have these values
 ZERO = b"\0" * 16
@@ -210,8 +211,7 @@ def _key(key: Any, path: Path) -> str:
 
 
 def _unstorable(path: Path, value: str) -> Unstorable:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    where = where.lstrip(".").encode("utf-8", "backslashreplace").decode()
+    where = path_text(path).lstrip(".").encode("utf-8", "backslashreplace").decode()
     return Unstorable(f"{where}: {value} cannot be stored")
 
 

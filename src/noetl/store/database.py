@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from noetl.errors import NewerDatabase, StoreError
+from noetl.model.identity import uuid_text
 
 Record = TypeVar("Record")
 Mode = Literal["create", "write", "read"]  # `create` makes a database that is missing, `write` and `read` need one
@@ -93,8 +94,7 @@ def valid_key(execution: str) -> ExecutionKey:
 
 
 def id_of(key: bytes) -> str:
-    digits = key.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return uuid_text(key.hex())
 
 
 def key_range(prefix: str) -> tuple[ExecutionKey, ExecutionKey] | None:

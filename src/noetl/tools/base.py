@@ -80,6 +80,11 @@ class Context(msgspec.Struct, frozen=True):
     """The playbook's file and the line in it where the task's program text begins."""
 
     @property
+    def deadline(self) -> float | None:
+        """When the call times out; None without a time limit in seconds."""
+        return self.now + self.timeout if isinstance(self.timeout, int | float) else None
+
+    @property
     def idempotency_key(self) -> str:
         """The key that makes an effect idempotent: the action, and a number if an ok call is repeated."""
         return f"{self.action}.{self.repeats}" if self.repeats else self.action

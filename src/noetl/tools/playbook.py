@@ -33,5 +33,4 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     if not inputs.path:
         return failed("input", "playbook: the path is empty")
     request = {"path": inputs.path, "version": inputs.version, "payload": context.own_args, "step": context.step}
-    due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
-    raise ParkedCall(Waiting("child", child_id(context.action, context.attempt), due, request))
+    raise ParkedCall(Waiting("child", child_id(context.action, context.attempt), context.deadline, request))

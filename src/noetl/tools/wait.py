@@ -38,7 +38,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     names = [inputs.signal or ""] if inputs.signals is None else inputs.signals
     if any(context.redact(name) != name for name in names):
         return failed("input", "wait: the name of the signal contains a secret, which its sender would have to know")
-    due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
     if inputs.signals is None:
-        raise ParkedCall(Waiting("signal", names[0], due))
-    raise ParkedCall(Waiting("signal", due=due, keys=tuple(names)))
+        raise ParkedCall(Waiting("signal", names[0], context.deadline))
+    raise ParkedCall(Waiting("signal", due=context.deadline, keys=tuple(names)))

@@ -159,7 +159,9 @@ def test_what_is_not_our_database_is_refused_and_left_alone(tmp_path: Path) -> N
     db = apsw.Connection(str(other))
     assert db.execute("SELECT name FROM sqlite_schema").get == "mine"
     db.close()
-    for place in (tmp_path, text / "inside" / "x.db", text / "x.db"):
+    with pytest.raises(StoreError, match="is a folder: name a file in it"):
+        SqliteStore(tmp_path)
+    for place in (text / "inside" / "x.db", text / "x.db"):
         with pytest.raises(StoreError, match="cannot"):
             SqliteStore(place)
 

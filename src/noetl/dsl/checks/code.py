@@ -63,10 +63,9 @@ class Main(NamedTuple):
 
 
 def check(document: Document, problems: Problems) -> None:
-    tasks = [site.tree for site in document.all_tasks] + [site.tree for _, site in document.workbook]
+    tasks = [site.tree for site in document.every_task]
     args = frozenset(document.arg_names())
-    layers = [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]
-    for inputs in [layer["python"] for layer in layers if isinstance(layer.get("python"), dict)]:
+    for inputs in [layer["python"] for layer in document.all_layers if isinstance(layer.get("python"), dict)]:
         _check_packages(inputs, problems)
     for task in tasks:
         if task["kind"] != "python":

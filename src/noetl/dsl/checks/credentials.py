@@ -40,13 +40,13 @@ def check(document: Document, kinds: KindSource, problems: Problems) -> None:
 
 def _holders(document: Document) -> Iterator[tuple[Map, str]]:
     """The maps that may have `auth`, each with its tool kind: tasks, the ends of transfers, and defaults."""
-    for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
+    for site in document.every_task:
         yield site.tree, site.tree["kind"]
         for end in ("source", "target") if site.tree["kind"] == "transfer" else ():
             if isinstance(tree := site.tree.get(end), Map):
                 yield tree, str(tree.get("kind"))
-    layers = [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]
-    yield from ((value, name) for layer in layers for name, value in layer.items() if isinstance(value, Map))
+    for layer in document.all_layers:
+        yield from ((value, name) for name, value in layer.items() if isinstance(value, Map))
 
 
 def _check_kind(holder: Map, entry: Map, kind: Kind | None, problems: Problems) -> None:

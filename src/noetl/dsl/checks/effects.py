@@ -75,8 +75,8 @@ def _in_steps(document: Document) -> Iterator[Unused]:
 
 def _in_layers(document: Document, kinds: KindSource) -> Iterator[Unused]:
     """Defaults of the executor, the steps and their loops that no task uses."""
-    all_tasks = [*document.all_tasks, *(site for _, site in document.workbook)]
-    yield from _defaults(document.executor_spec, _kinds(document, all_tasks), kinds, "no task is of this kind")
+    used = _kinds(document, document.every_task)
+    yield from _defaults(document.executor_spec, used, kinds, "no task is of this kind")
     for step in document.steps:
         used = _kinds(document, document.tasks(step))
         spec, loop = document.layers(step)
@@ -115,7 +115,7 @@ def _in_sandbox(options: Map) -> Iterator[Unused]:
 
 
 def _in_tasks(document: Document) -> Iterator[Unused]:
-    for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
+    for site in document.every_task:
         if "spec" in site.tree:
             yield from _in_task(site.tree["spec"], site.tree.get("kind", ""))
 

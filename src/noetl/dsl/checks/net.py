@@ -51,7 +51,7 @@ def _ways(step: Step) -> Iterator[Way]:
 
 
 def _gotos(step: Step) -> Iterator[Goto]:
-    for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
+    for branch in step.branches:
         yield from (item for item in branch.chain if isinstance(item, Goto))
 
 

@@ -383,7 +383,7 @@ class _Checker:
 def _task_kinds(document: Document) -> dict[str, list[str]]:
     """The kinds of the tasks of each label, wherever they occur."""
     kinds: dict[str, dict[str, None]] = {}
-    for site in [*document.all_tasks, *(site for _, site in document.workbook)]:
+    for site in document.every_task:
         kinds.setdefault(site.label, {})[site.tree["kind"]] = None
     return {label: list(names) for label, names in kinds.items()}
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
-from noetl.counted import counted
 from noetl.engine import events as e
 from noetl.engine.envelope import entity_of, status_of
 from noetl.engine.patch import Patch
@@ -23,6 +22,7 @@ from noetl.engine.waits import signals_text
 from noetl.model.outcome import Error, Outcome
 from noetl.model.playbook import Target
 from noetl.timestamps import rfc3339
+from noetl.wording import counted, cut
 
 MAX_SUMMARY = 200
 
@@ -38,7 +38,7 @@ def event_row(seq: int, at: float, event: e.Event) -> EventRow:
 def event_summary(event: e.Event) -> str:
     """The event in one line, without the name of its subject."""
     text = " ".join(SUMMARIES[type(event)](event).split())
-    return text if len(text) <= MAX_SUMMARY else text[: MAX_SUMMARY - 1] + "…"
+    return cut(text, MAX_SUMMARY)
 
 
 def duration_text(ms: float) -> str:

@@ -51,7 +51,6 @@ class StepRunRow(msgspec.Struct):
     status: int = SCHEDULED
     retries: int = 0
     from_runs: list[str] = []
-    routed_seq: int = 0
     waited: dict[str, int] = {}  # milliseconds that it waited for a worker, a retry, or something external
     idle: tuple[str, int] | None = None  # the kind of its wait, and its start
 
@@ -285,7 +284,6 @@ class OutlineFold(msgspec.Struct):
         changes += [(offset, self._start, (names[run],)) for run, offset in rows(block.started, 2)]
         changes += [(offset, self._wait, (names[run], kind)) for run, offset, kind in rows(block.waits, 3)]
         changes += [(offset, self._end, (names[run], status)) for run, offset, status in rows(block.ended, 3)]
-        changes += [(offset, self._route, (names[run],)) for run, offset in rows(block.routed, 2)]
         changes += [(offset, self._stop, ()) for offset in block.stops]
         changes += [(offset, self._set_status, (status,)) for offset, status in rows(block.statuses, 2)]
         changes += [(offset, self._reopen, (run,)) for offset, run in block.reopened]
@@ -364,10 +362,6 @@ class OutlineFold(msgspec.Struct):
             counts[status - 1] += 1
         run.status, run.ended_seq, run.ended_ms = status, seq, now
         self._end_wait(name, seq)
-
-    def _route(self, seq: int, now: int, name: str) -> None:
-        if (run := self.runs.get(name)) is not None:
-            run.routed_seq = seq
 
     def _stop(self, seq: int, now: int) -> None:
         for name, run in self.runs.items():

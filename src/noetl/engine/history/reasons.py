@@ -27,8 +27,9 @@ from noetl.expression import CONTENTS_KEY, Missing, lookup, parse
 from noetl.model.actor import actor_words
 from noetl.model.identity import step_of
 from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Rule
-from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
+from noetl.reference import Need, Reference, encode_json, preview_of, shape_of
 from noetl.scope import Bare, Scope, StepNamespace
+from noetl.wording import path_text
 
 MAX_VALUE_BYTES = 2_000  # of a larger value only its shape and a preview are reported
 AFTER_RULES = ("template", "ctx_conflict", "too_large")
@@ -83,7 +84,7 @@ def _values(source: str, scope: Scope) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     missing: dict[str, None] = {}
     for read in parse(source).reads:
-        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in read.path).lstrip(".")
+        name = path_text(read.path).lstrip(".")
         value: Any = Missing("")
         try:
             value = scope[str(read.path[0])]
@@ -110,7 +111,7 @@ def shortened(value: Any) -> Any:
     if isinstance(value, Reference):
         return value
     try:
-        size = len(msgspec.json.encode(value, enc_hook=encode_reference))
+        size = len(encode_json(value))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
         return {"left_out": "a value that cannot be encoded"}
     if size <= MAX_VALUE_BYTES:

@@ -248,7 +248,7 @@ def single(numbers: Iterable[int]) -> list[int]:
     return merged([bound for number in numbers for bound in (number, number + 1)])
 
 
-def ends(blocks: Sequence[int]) -> list[int]:
-    """The first and the last blocks of an item."""
-    half = MAX_BLOCKS_PER_ITEM // 2
+def ends(blocks: Sequence[int], limit: int = MAX_BLOCKS_PER_ITEM) -> list[int]:
+    """The first and the last blocks, at most `limit`."""
+    half = limit // 2
     return [*blocks[:half], *blocks[max(half, len(blocks) - half) :]]

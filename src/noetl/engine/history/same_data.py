@@ -6,9 +6,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.reference import encode_reference
-
-_encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
+from noetl.reference import encode_json
 
 
 def same_data(a: Any, b: Any) -> bool:
@@ -16,7 +14,7 @@ def same_data(a: Any, b: Any) -> bool:
     is written as 1 or as 1.0; a boolean is no number."""
     if a != b:
         return False
-    texts = _encode(a), _encode(b)
+    texts = encode_json(a), encode_json(b)
     return texts[0] == texts[1] or _same_kinds(*map(msgspec.json.decode, texts))
 
 

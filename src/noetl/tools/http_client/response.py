@@ -22,6 +22,7 @@ from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Outcome, failed
 from noetl.printable import SECRET_NAME
 from noetl.tools.base import RETRYABLE_STATUSES, Redact
+from noetl.tools.media import is_json, media_of
 
 MAX_BODY_BYTES = 50 * 2**20
 MAX_ERROR_BYTES = 4 * 2**10
@@ -129,8 +130,8 @@ def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
 
 
 def _encoding(body: bytes, content_type: str) -> str:
-    media = content_type.partition(";")[0].strip().lower()
-    if media in ("application/json", "text/json") or media.endswith("+json"):
+    media = media_of(content_type)
+    if is_json(media):
         return "json"
     if media:
         return "text" if TEXT_TYPE.fullmatch(media) else "binary"

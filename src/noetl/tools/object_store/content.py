@@ -22,6 +22,7 @@ import msgspec
 from noetl.json_errors import NOT_JSON
 from noetl.model.outcome import Failure
 from noetl.tools.files import open_task_file, task_file
+from noetl.tools.media import is_json, media_of
 
 MAX_BYTES = 50 * 2**20  # the most that `get` loads into memory
 EXTRA_TYPES = {
@@ -49,12 +50,12 @@ def encode(value: Any) -> tuple[bytes, str]:
 
 
 def decode(content: bytes, content_type: str, key: str, encoding: str | None = None) -> Any:
-    media = content_type.partition(";")[0].strip().lower()
+    media = media_of(content_type)
     if media in ("", "application/octet-stream", "binary/octet-stream"):  # it does not describe the content
         media = guess_type(key)
     if encoding and encoding != "identity":
         return content
-    if media in ("application/json", "text/json") or media.endswith("+json"):
+    if is_json(media):
         with suppress(*NOT_JSON):
             return msgspec.json.decode(content)
     elif not re.fullmatch(TEXT_TYPE, media):

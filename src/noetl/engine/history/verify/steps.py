@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
-from noetl.counted import counted
 from noetl.engine import events as e
 from noetl.engine.history.verify.log import Handlers, LogCheck, LogReader, loop_of
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
 from noetl.model.identity import step_of
 from noetl.reference import decode_inline
+from noetl.wording import counted
 
 OF_RUNS = [kind for kind in e.EVENTS.values() if "run" in kind.__struct_fields__]
 OF_TASKS = [kind for kind in e.EVENTS.values() if "task" in kind.__struct_fields__ and kind not in OF_RUNS]
