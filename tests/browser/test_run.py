@@ -645,6 +645,14 @@ def test_what_is_typed_into_a_dialog_at_once_is_in_its_first_field(open_page: Pa
     expect(page.get_by_label("Name")).to_be_focused()
 
 
+def test_the_focus_stays_on_the_button_that_pauses_and_resumes(open_page: PageOpener, runs: ExampleRuns) -> None:
+    page = open_page(f"/runs/{runs.until_waiting(runs.start('shop/release'))}", "operator")
+    page.get_by_role("button", name="Pause").press("Enter")
+    expect(page.get_by_role("button", name="Resume")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Pause")).to_be_focused()
+
+
 def test_a_value_has_the_room_of_buttons_that_are_not_shown(open_page: PageOpener, runs: ExampleRuns) -> None:
     page = open_page(f"/runs/{runs['parent']}", "viewer")
     shops = inspector(page).get_by_role("treeitem").filter(has_text="berlin")

@@ -85,7 +85,7 @@ export function RunActions({ model }: { model: RunModel }) {
     <div class="run-actions-bar">
       {shown.map((action) => (
         <Button
-          key={action.name}
+          key={action.name === "resume" ? "pause" : action.name} // one button, which keeps the focus
           kind={action.name === "respond" ? "primary" : "plain"}
           role={action.role}
           reason={action.reason}
