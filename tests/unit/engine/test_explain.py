@@ -13,7 +13,7 @@ from stage import EXECUTION, Stage, play
 from test_forks import CHILD, FINAL, RICH
 
 from noetl.engine import events as e
-from noetl.engine.commands import Cancel, Pause
+from noetl.engine.commands import Cancel, Pause, Signal
 from noetl.engine.decision import Decision
 from noetl.engine.history.explain import Explanation, Question
 from noetl.engine.history.reasons import ExplainedDecision, arcs_of
@@ -35,8 +35,10 @@ def explained(stage: Stage, step: str, run: str | None = None, part: Explanation
     return again(stage, work)
 
 
-async def live(stage: Stage, step: str, run: str | None = None, part: ExplanationPart = EVERYTHING) -> Explanation:
-    question = question_about(step, run)
+async def live(
+    stage: Stage, step: str, run: str | None = None, part: ExplanationPart = EVERYTHING, item: int | None = None
+) -> Explanation:
+    question = question_about(step, run, item=item)
     result = await stage.engine.runtime.past.do(lambda past: explain(past, EXECUTION, question, part))
     return result.explanation
 
@@ -276,6 +278,30 @@ def test_a_token_that_was_never_let_in() -> None:
         "token 2 is denied",
     ]
     assert result.notes == ["it has not run: a token arrived, and was not admitted"]
+
+
+def test_how_an_item_stands_is_said_of_the_item_alone() -> None:
+    steps = """\
+    - step: ask
+      loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}
+      tool: {kind: wait, signal: "go{{ iter.n }}"}
+    """
+    said: list[list[str]] = []
+
+    async def during(stage: Stage) -> None:
+        await stage.engine.worker.claim()
+        await stage.until(lambda: len(stage.live().runs["ask#1"].parked) == 2)
+        await stage.handle(Signal("other", "0"))  # stored after the waits
+        said.append((await live(stage, "ask", item=1)).notes)
+        await stage.handle(Signal("go1", "1"))
+        await stage.until(lambda: len(stage.live().runs["ask#1"].parked) == 1)
+        said.append((await live(stage, "ask", item=0)).notes)
+        await stage.handle(Cancel())
+
+    play(steps, during=during)
+    (text,) = said[0]
+    assert text.startswith("ask#1[1] waits for the signal 'go2'; answer with `noetl runs signal ")
+    assert said[1] == []
 
 
 def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:

@@ -22,7 +22,7 @@ from noetl.engine.history.reasons import (
 )
 from noetl.engine.net import Net
 from noetl.engine.signal_fields import signal_commands
-from noetl.engine.state import Execution, Run, Token
+from noetl.engine.state import Execution, Parked, Run, Token
 from noetl.engine.waits import awaited_text
 from noetl.expression import parse
 from noetl.model.identity import step_of
@@ -123,9 +123,11 @@ class Question(NamedTuple):
     def _alive(self, past: Decision) -> Iterator[str]:
         state = past.state
         for run in state.runs.values():
-            if self.is_about(run.id):
+            if self.is_about(run.id) and self.item is None:
                 yield _activity(state, run)
-        if self.run is not None or self.step not in state.net.steps:
+            elif self.is_about(run.id) and self.item in run.parked:
+                yield _wait(state, run, f"{run.id}[{self.item}] waits", run.parked[self.item])
+        if self.run is not None or self.item is not None or self.step not in state.net.steps:
             return
         paused = "; the execution is paused" if state.status == "paused" else ""
         for token in [token for token in state.tokens.values() if token.step == self.step]:
@@ -197,12 +199,7 @@ def _activity(state: Execution, run: Run) -> str:
     if run.parked:
         (key, parked), *more = run.parked.items()
         item = "" if run.loop is None else f" with item {key}" + (f" and {len(more)} more" if more else "")
-        until = f" until {rfc3339(parked.due, 'seconds')}" if parked.due is not None else ""
-        commands = " or ".join(
-            f"`{command}`" for command in signal_commands(state.net, state.id, run.step, parked.signals)
-        )
-        answer = f"; answer with {commands}" if commands else ""
-        return f"{run.id} waits{item} for {awaited_text(parked)}{until}{answer}"
+        return _wait(state, run, f"{run.id} waits{item}", parked)
     workers = sorted({lease.worker for lease in state.leases.values() if lease.run == run.id})
     if workers:
         return f"{run.id} is leased to {', '.join(workers)}"
@@ -210,6 +207,13 @@ def _activity(state: Execution, run: Run) -> str:
         return f"{run.id} is not dispatched: the execution is paused"
     pool = state.ready.get(run.id)
     return f"{run.id} is ready for a worker of the pool {pool}" if pool else f"{run.id} is running"
+
+
+def _wait(state: Execution, run: Run, waits: str, parked: Parked) -> str:
+    until = f" until {rfc3339(parked.due, 'seconds')}" if parked.due is not None else ""
+    commands = " or ".join(f"`{command}`" for command in signal_commands(state.net, state.id, run.step, parked.signals))
+    answer = f"; answer with {commands}" if commands else ""
+    return f"{waits} for {awaited_text(parked)}{until}{answer}"
 
 
 def _competitors(state: Execution, step: str) -> Iterator[str]:
