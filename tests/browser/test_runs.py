@@ -130,6 +130,14 @@ def test_bulk_cancel_reports_each_run_and_keeps_failures_selected(
         assert server.api.ended(execution)["status"] == "cancelled"
 
 
+def test_a_problem_of_the_list_is_as_high_as_its_text(open_page: PageOpener) -> None:
+    page = open_page("/runs?since=yesterday", "viewer", expect=["status of 422"])
+    problem = page.get_by_role("alert").filter(has_text="invalid query parameter 'since'")
+    expect(problem).to_be_visible()
+    assert (bounds := problem.bounding_box()) is not None
+    assert bounds["height"] < 120
+
+
 def test_bulk_cancel_says_so_when_all_runs_are_cancelled(open_page: PageOpener, runs: ExampleRuns) -> None:
     waiting = [runs.until_waiting(runs.start("shop/release")) for _ in range(2)]
     page = open_page("/runs", role="operator")
