@@ -49,7 +49,7 @@ class NatsSettings(NamedTuple):
 
 
 def no_colour() -> bool:
-    return bool(os.environ.get("NO_COLOR"))
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def default_db() -> str:
@@ -325,6 +325,6 @@ VARIABLES: dict[str, tuple[str, str]] = {
         "`NOETL_*_FILE` variable are always protected.",
     ),
     "NOETL_CACHE": ("", "Folder for packages that `requirements` of Python tasks install. Default `~/.cache/noetl`."),
-    "NO_COLOR": ("", "No colours, also on a terminal."),
+    "NO_COLOR": ("", "No colours, also on a terminal, as with `TERM=dumb`."),
 }
 """Every variable: the flag that overrides it, and its meaning, for the reference."""

@@ -133,10 +133,20 @@ def noetl_command(ctx: click.Context) -> None:
 
 def _open_closed_streams() -> None:
     """Standard streams that the parent closed (`>&-`) lead to /dev/null. Otherwise a file that is opened later gets the
-    number of a stream, and output of child processes is written into it."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    number of a stream, and output of child processes is written into it. `sys.stdin` stays None: `-` reports it."""
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)
+    for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _has_working_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def main() -> None:
@@ -152,5 +162,8 @@ def main() -> None:
         click.echo(f"noetl: {error.name} is not installed: pip install 'noetl-engine[server]'", err=True)
         sys.exit(2)
     except OSError as error:  # errors of reading files are reported where they are read
+        if not _has_working_folder():
+            click.echo("noetl: the working folder was deleted: change to another folder", err=True)
+            sys.exit(4)
         click.echo(f"noetl: cannot write: {error.strerror or error}", err=True)
         sys.exit(1)

@@ -701,3 +701,12 @@ def test_standard_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
         command = f"exec {sys.executable} -m noetl.cli {words} {closed}"
         done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=environment())
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), (words, done.stderr)
+
+
+def test_a_working_folder_that_was_deleted_is_reported(tmp_path: Path) -> None:
+    path, deleted = file(tmp_path, TWO), tmp_path / "deleted"
+    for words in (f"run {path}", "runs list"):
+        command = f"mkdir {deleted} && cd {deleted} && rmdir {deleted} && exec {sys.executable} -m noetl.cli {words}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment())
+        message = "noetl: the working folder was deleted: change to another folder\n"
+        assert (done.returncode, done.stderr) == (4, message), words

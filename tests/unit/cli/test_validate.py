@@ -201,7 +201,7 @@ def on_a_terminal(name: str, **env: str) -> str:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=environment(TERM="xterm", **env),
+        env=environment(**{"TERM": "xterm"} | env),
     )
     os.close(theirs)
     shown = b""
@@ -221,6 +221,7 @@ class TestColour:
 
     def test_no_color_is_obeyed(self, tmp_path: Path) -> None:
         assert "\x1b[" not in on_a_terminal(file(tmp_path, BAD), NO_COLOR="1")
+        assert "\x1b[" not in on_a_terminal(file(tmp_path, BAD), TERM="dumb")
 
     def test_a_pipe_gets_none(self, tmp_path: Path) -> None:
         done = noetl("validate", file(tmp_path, BAD), TERM="xterm-256color")
