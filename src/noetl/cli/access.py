@@ -9,7 +9,7 @@ import click
 from noetl.cli.options import add_resource, client_and_output, client_option
 from noetl.cli.output import emit, print_message
 from noetl.client.client import Client
-from noetl.errors import UsageError
+from noetl.errors import FileMissing, UsageError
 from noetl.model.duration import seconds
 from noetl.store.access import ROLES, Role
 
@@ -65,6 +65,8 @@ def add_user(name: str, role: Role, client: Client) -> None:
     """Add a user."""
     from noetl.access import check_password
 
+    if sys.stdin is None:
+        raise FileMissing("cannot read the password: standard input is closed")
     if sys.stdin.isatty():
         password = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:

@@ -126,7 +126,7 @@ def server(folder: Path, process: Process, port: int, token: str) -> Iterator[Cl
 
 def result_of(client: Client, code: str) -> Any:
     result = client.ended(client.start({"playbook": playbook(code)}), SECONDS)
-    assert result["status"] == "succeeded", result
+    assert result["status"] == "succeeded", str(result["error"])
     return result["result"]
 
 
