@@ -99,7 +99,7 @@ async def add_user(call: ApiCall, body: UserRequest) -> Response:
     hash = await asyncio.to_thread(hash_password, body.password)
     user = User(body.name, body.role, hash, call.api.clock.now())
     if not await call.in_store(lambda: call.api.store.access.put_user(user, new=True)):
-        raise Conflict(f"user {body.name!r} exists")
+        raise Conflict(f"user {body.name!r} exists; delete it first with `noetl user delete {body.name}`")
     return created(UserView.of(user), f"/users/{user.name}")
 
 

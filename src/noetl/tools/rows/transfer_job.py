@@ -78,18 +78,18 @@ def _check(inputs: Inputs) -> None:
         fields = (*FIELDS[endpoint.kind], "kind", "method")
         for field in endpoint.__struct_fields__:
             if field not in fields and getattr(endpoint, field):
-                raise Failure("input", f"{endpoint.kind} has no `{side}.{field}`: leave it out")
+                raise Failure("input", f"{endpoint.kind} has no `{side}.{field}`: leave it out", input=side)
     if source.kind in ("postgres", "duckdb", "snowflake"):
         if (source.query is None) == (source.table is None):
-            raise Failure("input", "the source needs either `query` or `table`")
+            raise Failure("input", "the source needs either `query` or `table`", input="source")
     elif getattr(source, REQUIRED[source.kind][0]) is None:
-        raise Failure("input", f"the source needs `{REQUIRED[source.kind][0]}`")
+        raise Failure("input", f"the source needs `{REQUIRED[source.kind][0]}`", input="source")
     for field in REQUIRED.get(target.kind, ["table"]):
         if not getattr(target, field):
-            raise Failure("input", f"the target needs `{field}`")
+            raise Failure("input", f"the target needs `{field}`", input="target")
     check_key(inputs.mode, inputs.key)
     if target.kind == "http" and inputs.mode != "append":
-        raise Failure("input", "http only appends rows: leave `mode` out")
+        raise Failure("input", "http only appends rows: leave `mode` out", input="mode")
 
 
 @dataclass
