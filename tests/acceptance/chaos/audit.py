@@ -5,23 +5,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from statistics import quantiles
 from typing import Any
 
 from tests.acceptance.chaos.ledger import Effect, Ledger
 from tests.acceptance.chaos.playbooks import CHILD_PLACES
-from tests.acceptance.chaos.stream import StartedRun
+from tests.acceptance.chaos.stream import Event, StartedRun, moment
 from tests.acceptance.modes import stage
 
 COMMIT_SECONDS = 1.0
 """Maximum time from the decision of an event, which is its timestamp, until it is stored."""
-
-Event = dict[str, Any]
-
-
-def moment(event: Event) -> float:
-    return datetime.fromisoformat(event["timestamp"]).timestamp()
 
 
 def accepted(events: Iterable[Event]) -> dict[tuple[str, int], float]:

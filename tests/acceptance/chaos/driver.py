@@ -151,12 +151,8 @@ class Chaos:
         return self._have_progressed_since(self.losses[-MAX_LOSSES] if len(self.losses) >= MAX_LOSSES else 0.0)
 
     def _have_progressed_since(self, since: float) -> bool:
-        """Whether every open run has made a call since then, or was started."""
-        for run in list(self.stream.open.values()):
-            effects = self.book.of_family(run.execution)
-            if max(run.at, effects[-1].at if effects else 0.0) < since:
-                return False
-        return True
+        """Whether every open run has made progress since then, or was started."""
+        return all(self.stream.progress[execution] >= since for execution in list(self.stream.open))
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds

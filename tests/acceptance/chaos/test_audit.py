@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.chaos.audit import problems_in, recovery
 from tests.acceptance.chaos.driver import Tally
 from tests.acceptance.chaos.ledger import Effect
+from tests.acceptance.chaos.stream import last_progress
 
 AT = 1_800_000_000.0
 PLACES = frozenset(["one#1/first#1", "one#1/second#1"])
@@ -59,6 +60,16 @@ def test_the_first_and_the_last_open_run_tell_when_a_fault_is_over() -> None:
     runs = [[0.0, 1.0, 2.0, 9.0], [0.0, 5.0, 6.0], [8.0, 9.0]]
     assert recovery(runs, 1.5) == (0.5, 3.5)
     assert recovery(runs, 20.0) is None
+
+
+def test_a_lease_that_was_lost_and_granted_again_is_no_progress() -> None:
+    def event(name: str, at: float) -> dict[str, Any]:
+        return done("", at=at) | {"event_type": name}
+
+    leases = [event("step.started", 2.0), event("step.paused", 3.0), event("step.regranted", 4.0)]
+    log = [event("step.scheduled", 1.0), *leases]
+    assert last_progress(log) == 1.0
+    assert last_progress([*log, event("task.started", 5.0), event("step.paused", 6.0)]) == 5.0
 
 
 def test_slices_add_up() -> None:
