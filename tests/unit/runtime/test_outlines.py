@@ -85,6 +85,18 @@ def test_a_commit_writes_the_blocks_that_it_completes(log: Log) -> None:
     assert log.verified() == []
 
 
+def test_blocks_end_with_the_event_until_which_they_are_read(log: Log) -> None:
+    async def story() -> None:
+        await log.start()
+        await log.grow(3 * BLOCK_EVENTS)
+
+    asyncio.run(story())
+    for until in (BLOCK_EVENTS + 400, 2 * BLOCK_EVENTS):
+        read = [block.events for block in blocks(log.store, EXECUTION, until=until)]
+        assert read == [BLOCK_EVENTS, until - BLOCK_EVENTS]
+    assert log.verified() == []
+
+
 def test_the_outline_continues_after_a_crash(log: Log) -> None:
     async def story() -> None:
         await log.start()
