@@ -13,6 +13,7 @@ import resource
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from errno import EADDRINUSE
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -284,7 +285,8 @@ def bound(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)  # from here on clients wait, and are not refused
     except OSError as error:
         listener.close()
-        raise Conflict(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        remedy = "; name another port with --port" if error.errno == EADDRINUSE else ""
+        raise Conflict(f"cannot listen on {host}:{port}: {error.strerror or error}{remedy}") from None
     return listener
 
 

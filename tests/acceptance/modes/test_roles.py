@@ -68,7 +68,8 @@ def test_an_address_that_is_taken_is_said_so(tmp_path: Path, db: str) -> None:
     with stage.dev(tmp_path) as mode:
         port = mode.client.urls[0].rpartition(":")[2]
         done = noetl(tmp_path, "server", "--port", port, "--db", f"{db}.other")
-        assert (done.returncode, "cannot listen on 127.0.0.1" in done.stderr) == (6, True)
+        message = f"cannot listen on 127.0.0.1:{port}: Address already in use; name another port with --port"
+        assert (done.returncode, message in done.stderr) == (6, True)
 
 
 def test_a_server_that_others_can_reach_wants_somebody_who_may_sign_in(tmp_path: Path, db: str) -> None:
