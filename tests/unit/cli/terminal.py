@@ -67,7 +67,8 @@ class Terminal:
         self.process = process
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.seen: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -101,11 +102,13 @@ class Terminal:
 def terminal(*args: str, cwd: Path, **env: str) -> Iterator[Terminal]:
     """Run `noetl` in the background."""
     process = forked.Process(args, cwd=cwd, env=environment(**env))
+    background = Terminal(process)
     try:
-        yield Terminal(process)
+        yield background
     finally:
         process.kill()
         process.wait()
+        background.reader.join(SECONDS)  # a stream must not be closed while it is read
         for stream in (process.stdout, process.stderr):
             assert stream is not None
             stream.close()
