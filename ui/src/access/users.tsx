@@ -98,7 +98,7 @@ function UserDialog({ user, onClose }: { user?: User; onClose: () => void }) {
   const save = () =>
     user
       ? request("PUT", `/users/${encodeURIComponent(user.name)}`, {
-          body: { role: role.value, ...(password.value ? { password: password.value } : {}) },
+          body: { role: role.value, password: password.value || undefined },
         })
       : post("/users", { name: name.value, password: password.value, role: role.value });
   return (

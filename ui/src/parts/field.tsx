@@ -15,16 +15,16 @@ export function Field({
   note?: string | undefined; // beside the label
   help?: string | undefined;
   error?: string | null;
-  children: (ids: { id: string; "aria-describedby"?: string; "aria-invalid"?: boolean }) => ComponentChildren;
+  children: (ids: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ComponentChildren;
 }) {
   const id = useId();
-  const described = note || help || error ? { "aria-describedby": `${id}-note ${id}-text` } : {};
+  const described = note || help || error ? `${id}-note ${id}-text` : undefined;
   return (
     <div class="field">
       <div class="field-head">
         <label for={id}>{label}</label> {note && <small id={`${id}-note`}>{note}</small>}
       </div>
-      {children({ id, ...described, "aria-invalid": Boolean(error) })}
+      {children({ id, "aria-describedby": described, "aria-invalid": Boolean(error) })}
       {(error || help) && (
         <p id={`${id}-text`} class={error ? "field-error" : "field-help"}>
           {error ?? help}

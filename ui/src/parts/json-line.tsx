@@ -34,7 +34,8 @@ export function JsonLine({ id, row, isActive, isFound, isExpression, state, onCl
       aria-level={row.depth + 1}
       aria-selected={isActive}
       aria-expanded={isNode && row.canOpen ? row.isOpen : undefined}
-      {...(isNode ? { "aria-setsize": row.siblings, "aria-posinset": row.place } : {})}
+      aria-setsize={isNode ? row.siblings : undefined}
+      aria-posinset={isNode ? row.place : undefined}
       onClick={(event) => {
         const isControl = (event.target as Element).closest("a, button, .json-long, .json-table");
         if (!isControl && !window.getSelection()?.toString()) onClick();

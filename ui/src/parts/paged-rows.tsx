@@ -53,7 +53,7 @@ export function PagedRows<T>(props: PagedRowsProps<T>) {
           added={list.added.value}
           columns={columns}
           rowClass={(row) => rowClass?.(items[row] as T, row) ?? ""}
-          {...(rowLine ? { rowLine: (row: number) => rowLine(items[row] as T) } : {})}
+          rowLine={(row) => rowLine?.(items[row] as T)}
           rowKey={(row) => row - list.added.value}
           onActive={onActive}
           onWindow={readNear}

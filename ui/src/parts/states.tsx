@@ -12,7 +12,7 @@ import { inlineCode } from "./inline-code.tsx";
 import "./states.css";
 
 /** Placeholders after 150 ms; after 5 s a word and a way out. */
-export function Loading({ rows = 6, onCancel }: { rows?: number; onCancel?: () => void }) {
+export function Loading({ rows = 6, onCancel }: { rows?: number | undefined; onCancel?: () => void }) {
   const [stage, setStage] = useState<"quiet" | "placeholders" | "slow">("quiet");
   useEffect(() => {
     const first = window.setTimeout(() => setStage("placeholders"), 150);
@@ -81,6 +81,6 @@ export function Loaded<T>({
 }) {
   const [data, problem] = [of.data.value, of.problem.value];
   if (data === undefined && problem) return <ProblemBox problem={problem} onRetry={of.load} />;
-  if (data === undefined) return <Loading {...(rows ? { rows } : {})} onCancel={of.cancel} />;
+  if (data === undefined) return <Loading rows={rows} onCancel={of.cancel} />;
   return <>{children(data)}</>;
 }

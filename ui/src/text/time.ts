@@ -10,7 +10,7 @@ function format(zone: Zone, options: Intl.DateTimeFormatOptions): Intl.DateTimeF
   const key = zone + JSON.stringify(options);
   let found = formats.get(key);
   if (!found) {
-    found = new Intl.DateTimeFormat("en-GB", { ...options, hourCycle: "h23", ...(zone ? { timeZone: zone } : {}) });
+    found = new Intl.DateTimeFormat("en-GB", { ...options, hourCycle: "h23", timeZone: zone || undefined });
     formats.set(key, found);
   }
   return found;
