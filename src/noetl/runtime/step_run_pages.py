@@ -182,7 +182,9 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
         rows = [*_grant_before(past, execution, index, item, rows), *rows]
     for row in rows:
         history.take(decode(row.type, row.data), row.seq, row.at)
-    last = past.store.read(execution, index.seq - 1, 1)[0]
+    last = next(iter(past.store.read(execution, index.seq - 1, 1)), None)
+    if last is None:
+        raise NotFound(f"execution {execution!r} not found")  # it was pruned a moment ago
     history.conclude(last.at, last.type == e.PlaybookProcessed.name)
     run_state = state.runs.get(index.run)
     kinds = {task.label: task.kind for _, task in state.net.steps[index.step].step.every_task}
@@ -202,7 +204,7 @@ def _grant_before(past: PastReader, execution: str, index: RunIndex, item: int, 
         if isinstance(grant, e.StepStarted) and grant.run == index.run and grant.items is not None:
             start, end = grant.items
             if start <= item < end:
-                if row.seq < rows[0].seq:
+                if rows and row.seq < rows[0].seq:
                     yield row
                 return
 

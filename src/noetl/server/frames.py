@@ -20,6 +20,7 @@ from noetl.engine import events as e
 from noetl.engine.history.event_summaries import event_row
 from noetl.engine.history.outline import Block, OutlineWriter, run_names
 from noetl.engine.history.outline_fold import OutlineFold
+from noetl.errors import NotFound
 from noetl.reference import encode_json
 from noetl.runtime.activity import Wait
 from noetl.runtime.outlines import Outlines
@@ -246,6 +247,8 @@ class Feed:
         if events := _read(store, self.execution, after, MAX_EVENTS_PER_FRAME):
             self._live.add(events)
             frames.append(EncodedFrame.of(after, self._live.seq, self._encoded(store, events)))
+        elif not frames and store.seq(self.execution) < max(1, after):
+            raise NotFound(f"execution {self.execution!r} not found")  # it was pruned a moment ago
         return frames, self._live.fold.ended_ms is not None
 
     def _make_missed(self, store: Store, after: int) -> EncodedFrame:

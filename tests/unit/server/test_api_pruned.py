@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import httpx2
@@ -70,3 +71,31 @@ def test_an_execution_that_is_pruned_while_it_is_read_is_not_found(
         patch.setattr(server.store, method, nothing)
         answer = admin.get(f"{API}/{execution}{read}")
     assert (answer.status_code, answer.json()["detail"]) == (404, f"execution {execution!r} not found")
+
+
+@pytest.mark.parametrize("read", ["/step-runs", "/step-run?run=start%231", "/outline", "/explain?step=end", "/live"])
+def test_an_execution_may_be_pruned_between_any_two_queries(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    store, statuses = server.store, []
+    for number in range(1, 30):
+        execution = started(admin, {"path": "tests/hello"})["execution_id"]
+        queries = count(1)
+
+        def pruning(name: str, ask: Any, *, queries: Any = queries, number: int = number) -> Any:
+            def answer(*arguments: Any, **options: Any) -> Any:
+                if next(queries) == number:
+                    store.prune(1e12, 1_000)
+                return ask(*arguments, **options)
+
+            return answer
+
+        with monkeypatch.context() as patch:
+            for name in ("read", "seq", "summaries", "snapshot"):
+                patch.setattr(store, name, pruning(name, getattr(store, name)))
+            statuses.append(admin.get(f"{API}/{execution}{read}").status_code)
+        if next(queries) <= number:
+            break
+    assert statuses[0] in (200, 404)
+    assert set(statuses) <= {200, 404}
+    assert statuses[-1] == 200

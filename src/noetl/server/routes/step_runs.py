@@ -11,6 +11,7 @@ from noetl.engine.history.outline_fold import StepRunRow
 from noetl.engine.history.run_index import RunIndex
 from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
 from noetl.engine.signal_fields import SignalField
+from noetl.errors import NotFound
 from noetl.model.outcome import Error
 from noetl.runtime.item_pages import check_run
 from noetl.runtime.past import PastReader
@@ -81,6 +82,8 @@ async def step_runs(call: ApiCall, query: StepRunsQuery) -> StepRunPage:
     def read(past: PastReader) -> StepRunPage:
         page = step_runs_after(past, execution, query.after, query.limit, query.step, query.status or "")
         fold = outlines.fold(past.store, execution)  # after the page, so that it has all of its steps
+        if page.rows and fold.seq < page.rows[-1].scheduled_seq:
+            raise NotFound(f"execution {execution!r} not found")  # it was pruned a moment ago
         places = Places(fold)
         places.runs = {name: fold.runs_before[block] + place for name, (block, place) in page.positions.items()}
         return StepRunPage(_rows(page.rows, step_run_columns(page.rows, fold, places), places), page.next)
