@@ -16,6 +16,7 @@ from noetl.worker.wire import BadMessage
 
 CREDENTIAL = "credential"  # a credential of a playbook is missing or cannot be used
 MEDIA = "application/problem+json"
+MAX_DETAIL = 2_000  # characters; a detail quotes values of the request
 RENAMED = {
     413: "Content Too Large",
     416: "Range Not Satisfiable",
@@ -97,5 +98,6 @@ def title(status: int) -> str:
 def document(problem: Refused, request_id: str) -> bytes:
     phrase = title(problem.status)
     kind = f"urn:noetl:problem:{problem.kind or phrase.lower().replace(' ', '-')}"
-    details = ProblemDetails(kind, phrase, problem.status, problem.detail, request_id, problem.problems)
+    detail = problem.detail if len(problem.detail) <= MAX_DETAIL else f"{problem.detail[: MAX_DETAIL - 1]}…"
+    details = ProblemDetails(kind, phrase, problem.status, detail, request_id, problem.problems)
     return msgspec.json.encode(details)

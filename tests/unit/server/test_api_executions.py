@@ -512,3 +512,9 @@ workflow:
     assert started(admin, {"playbook": parent})["result"] == "hello child!"
     lost = started(admin, {"playbook": parent.replace("tests/hello", "tests/none")})
     assert (lost["status"], lost["error"]["kind"]) == ("failed", "not_found")
+
+
+def test_a_problem_quotes_the_beginning_of_a_long_value(admin: httpx2.Client) -> None:
+    answer = admin.post("/api/v1/executions", json={"path": "x" * 1_000_000})
+    assert (answer.status_code, len(answer.json()["detail"])) == (404, 2_000)
+    assert answer.json()["detail"].startswith("playbook 'xxx")
