@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from noetl.engine import events as e
+from noetl.engine.history.item_clock import END_EVENTS, InFlight
 from noetl.engine.history.loop_items import ItemHistories, ItemHistory
-from noetl.engine.history.outline import BLOCK_EVENTS
+from noetl.engine.history.outline import BLOCK_EVENTS, run_names
 from noetl.engine.history.run_index import ItemStatus, RunIndex, ends, numbers_after
 from noetl.errors import NotFound
 from noetl.runtime.event_subjects import subject_of_row
+from noetl.runtime.outlines import block_at
 from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
 from noetl.store.store import Row
 
 MAX_BLOCKS = 16  # that a page reads
+END_TYPES = frozenset(event.name for event in END_EVENTS)
 
 
 class LoopItem(msgspec.Struct, frozen=True):
@@ -53,17 +56,31 @@ def items_after(
     """The items after an index. A page whose events are in many blocks has fewer items than the limit."""
     indexes = list(islice(numbers_after(index.items(status), after), limit + 1))
     has_more = len(indexes) > limit
-    items, numbers = _within_block_limit(index, indexes[:limit])
+    blocks = index.blocks_of(indexes[:limit])
+    items, numbers = _within_block_limit(blocks, indexes[:limit])
     has_more = has_more or len(items) < len(indexes[:limit])
+    left_out = {number for item in items for number in blocks.get(item, ())} - numbers
     histories = ItemHistories(index.run, items)
     for number in sorted(numbers):
         past.check_stopped()
+        if number - 1 in left_out:
+            histories.resume(number - 1, items_in_flight(past, execution, index.run, number - 1))
         for row in index_rows(past, execution, index, number):
             run, item = subject_of_row(row)
-            if run == index.run and item in histories.by_item:
+            if (run == index.run and item in histories.by_item) or (run in (None, index.run) and row.type in END_TYPES):
                 histories.take(decode(row.type, row.data), row.seq, row.at)
     page = [LoopItem(item, index.status(item), histories.by_item[item]) for item in items]
     return Items(page, items[-1] if has_more and items else None, _collection(past, execution, index))
+
+
+def items_in_flight(past: PastReader, execution: str, run: str, number: int) -> dict[int, InFlight]:
+    """The items of a run that are in flight at the end of a block."""
+    block = block_at(past.store, execution, number)
+    if block is None:
+        return {}
+    names = run_names(block)
+    parts = (part for part in block.loops if names[part.run] == run)
+    return {index: InFlight(started, work) for part in parts for index, started, work in part.open}
 
 
 def index_rows(past: PastReader, execution: str, index: RunIndex, number: int) -> Sequence[Row]:
@@ -71,9 +88,8 @@ def index_rows(past: PastReader, execution: str, index: RunIndex, number: int) -
     return past.store.read(execution, number * BLOCK_EVENTS, min(BLOCK_EVENTS, index.seq - number * BLOCK_EVENTS))
 
 
-def _within_block_limit(index: RunIndex, indexes: list[int]) -> tuple[list[int], set[int]]:
+def _within_block_limit(blocks: Mapping[int, list[int]], indexes: list[int]) -> tuple[list[int], set[int]]:
     """As many of the items as the blocks of a page cover, and these blocks."""
-    blocks = index.blocks_of(indexes)
     numbers: set[int] = set()
     for place, item in enumerate(indexes):
         more = numbers.union(ends(blocks.get(item, [])))

@@ -26,8 +26,7 @@ def resumed_writer(store: Store, execution: str, seq: int) -> OutlineWriter | No
     """The writer of a log of that length; None if the block before is missing or damaged, or nothing will follow."""
     complete, before = seq // BLOCK_EVENTS, None
     if complete:
-        stored = store.outline(execution, complete - 1, 1)
-        before = _readable(stored[0][1]) if stored and stored[0][0] == complete - 1 else None
+        before = _stored_block(store, execution, complete - 1)
         if before is None:
             return None
     writer = OutlineWriter(before)
@@ -69,12 +68,21 @@ def blocks(
 
 def blocks_from(store: Store, execution: str, number: int) -> Iterator[Block]:
     """The blocks of a log from a number on, whose predecessor need not be loaded."""
-    stored = store.outline(execution, number - 1, 1) if number else []
-    before = _readable(stored[0][1]) if stored and stored[0][0] == number - 1 else None
+    before = _stored_block(store, execution, number - 1) if number else None
     if before is not None or not number:
         yield from blocks(store, execution, number, before)
     else:  # the missing blocks are made in order
         yield from (block for block in blocks(store, execution) if block.number >= number)
+
+
+def block_at(store: Store, execution: str, number: int) -> Block | None:
+    """One block of a log; None if the log ends before it."""
+    return _stored_block(store, execution, number) or next(blocks_from(store, execution, number), None)
+
+
+def _stored_block(store: Store, execution: str, number: int) -> Block | None:
+    stored = store.outline(execution, number, 1)
+    return _readable(stored[0][1]) if stored and stored[0][0] == number else None
 
 
 def _readable(data: bytes | None) -> Block | None:

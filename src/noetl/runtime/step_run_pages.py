@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from noetl.engine import events as e
@@ -13,7 +13,7 @@ from noetl.engine.history.step_run_history import StepRunHistory
 from noetl.engine.signal_fields import SignalField, parts_of
 from noetl.errors import NotFound
 from noetl.runtime.event_subjects import subject_of_row
-from noetl.runtime.item_pages import index_rows
+from noetl.runtime.item_pages import END_TYPES, index_rows, items_in_flight
 from noetl.runtime.outlines import blocks_from
 from noetl.runtime.past import PastReader
 from noetl.store.codec import decode
@@ -22,6 +22,7 @@ from noetl.store.store import Row
 MAX_BLOCKS = 50  # that a page of step runs with filters reads, if their runs have ended by then
 HISTORY_BLOCKS, LOOP_BLOCKS = 40, 6  # that the history of a step run reads: the first and the last ones
 ITEM_EVENTS = frozenset([e.IterationDone.name, e.IterationFailed.name])
+EXECUTION_TYPES = END_TYPES | {e.ExecutionForked.name}
 GRANTS = (e.StepStarted.name, e.StepRegranted.name)
 MAX_GRANTS, MAX_GRANT_EVENTS = 100, 20_000  # that are searched for the grant of an item before its first event
 
@@ -176,11 +177,15 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
         for row in index_rows(past, execution, index, number):
             run, row_item = subject_of_row(row)
             is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
-            if is_own or row.type == e.ExecutionForked.name:
+            if is_own or (run is None and row.type in EXECUTION_TYPES):
                 rows.append(row)
     if item is not None and numbers:
         rows = [*_grant_before(past, execution, index, item, rows), *rows]
+    left_out = numbers[len(numbers) // 2] - 1 if truncated else None  # the last block that is
     for row in rows:
+        if item is not None and left_out is not None and row.seq > (left_out + 1) * BLOCK_EVENTS:
+            history.resume(left_out, items_in_flight(past, execution, index.run, left_out).get(item))
+            left_out = None
         history.take(decode(row.type, row.data), row.seq, row.at)
     last = next(iter(past.store.read(execution, index.seq - 1, 1)), None)
     if last is None:
@@ -218,7 +223,7 @@ def _signal_fields(past: PastReader, execution: str, step: str) -> dict[str, lis
     return {label: [part.field for part in parts[name, label]] for name, label in parts if name == step}
 
 
-def _history_blocks(index: RunIndex, item: int | None) -> tuple[Collection[int], bool]:
+def _history_blocks(index: RunIndex, item: int | None) -> tuple[Sequence[int], bool]:
     """The blocks to read, and whether some are left out."""
     if item is not None:
         blocks = index.blocks_of([item]).get(item, [])

@@ -154,14 +154,14 @@ def test_the_life_of_an_item() -> None:
     for seq, event in enumerate(events, 1):
         histories.take(event, seq, 10.0 + seq)
     history = histories.by_item[4]
-    assert (history.started, history.duration_ms, history.attempts, history.seq) == (11.0, 3_000.0, 2, 4)
+    assert (history.started, history.duration_ms, history.attempts, history.seq) == (11.0, 3_000, 2, 4)
     assert history.error == Error("http", "HTTP 503")
     histories.take(e.IterationStarted(RUN, 4), 9, 20.0)
     histories.take(e.IterationDone(RUN, 4), 10, 20.5)
     history = histories.by_item[4]
     assert (history.started, history.duration_ms, history.attempts, history.error, history.seq) == (
         20.0,
-        500.0,
+        500,
         0,
         None,
         10,
@@ -170,9 +170,9 @@ def test_the_life_of_an_item() -> None:
 
 def test_an_item_starts_with_its_first_call_not_when_its_report_is_stored() -> None:
     task, histories = TaskId(RUN, "t#1", 4), ItemHistories(RUN, [4])
-    for seq, event in enumerate(
-        [e.IterationStarted(RUN, 4), e.TaskStarted(task, 1, at=19_000), e.IterationDone(RUN, 4)], 1
-    ):
+    done = e.TaskDone(task, 1, Outcome(), "continue", duration_ms=1_000.0)
+    events = [e.IterationStarted(RUN, 4), e.TaskStarted(task, 1, at=19_000), done, e.IterationDone(RUN, 4)]
+    for seq, event in enumerate(events, 1):
         histories.take(event, seq, 20.0)
     history = histories.by_item[4]
-    assert (history.started, history.ended, history.duration_ms) == (19.0, 20.0, 1_000.0)
+    assert (history.started, history.ended, history.duration_ms) == (19.0, 20.0, 1_000)

@@ -35,6 +35,28 @@ workflow:
     loop: {in: [{id: a}, {id: b}, {id: c}], iterator: one, spec: {mode: sequential}}
     tool: [{ask: {kind: wait, signal: go}}]
 """
+RETRIED = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: retried, path: tests/retried}
+workflow:
+  - step: start
+    loop: {in: [0, 1], iterator: n, spec: {mode: sequential}}
+    tool:
+      - work:
+          kind: python
+          args: {n: "{{ iter.n }}", attempt: "{{ _attempt }}"}
+          code: |
+            import time
+            time.sleep(0.2 * n)
+            if attempt == 1:
+                raise ValueError("once")
+          spec:
+            policy:
+              rules:
+                - when: "{{ outcome.status == 'error' and _attempt == 1 }}"
+                  then: {do: retry, attempts: 2, delay: 0.3}
+"""
 STORED = """\
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -52,7 +74,7 @@ workflow:
 @pytest.fixture(scope="module", autouse=True)
 def _registered(server: ApiServer) -> None:
     with server.client("author") as client:
-        for text in (LOOP, WAITS, STORED):
+        for text in (LOOP, WAITS, RETRIED, STORED):
             register(client, text)
 
 
@@ -118,6 +140,19 @@ def test_a_summary_has_counts_errors_and_durations(admin: httpx2.Client, loop: s
     assert durations["p50"] <= durations["p95"] <= durations["max"]
     assert durations["max"] == summary["slowest"][0]["duration_ms"]
     assert sum(number["count"] for number in durations["bins"]) + durations["unknown"] == 700
+
+
+def test_the_slowest_item_took_as_long_as_its_row_and_its_details_say(admin: httpx2.Client) -> None:
+    """The report of its first call is stored long after the call began."""
+    execution = started(admin, {"path": "tests/retried"})["execution_id"]
+    summary = admin.get(f"{API}/{execution}/items/summary", params={"run": "start#1"}).json()
+    assert [slow["index"] for slow in summary["slowest"]] == [1, 0]
+    rows = {item["index"]: item["duration_ms"] for item in items_of(admin, execution)["items"]}
+    assert {slow["index"]: slow["duration_ms"] for slow in summary["slowest"]} == rows
+    for item, took in rows.items():
+        query = {"run": "start#1", "item": item}
+        details = admin.get(f"{API}/{execution}/step-run", params=query).json()
+        assert int(details["worked_ms"] + details["waited_ms"]) == took
 
 
 def test_items_wait_and_are_pending_while_the_loop_runs(admin: httpx2.Client) -> None:

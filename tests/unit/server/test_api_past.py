@@ -24,6 +24,7 @@ from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noq
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
 from noetl.engine.evolve import evolve
+from noetl.engine.history.item_clock import END_EVENTS
 from noetl.engine.state import Execution
 from noetl.reference import encode_reference
 from noetl.runtime import committer
@@ -192,6 +193,11 @@ class Reading:
         self.run, self.item = run, item
         subjects = [(row, event, *subject_of(event)) for row, event in zip(log.rows, log.events, strict=True)]
         self.events = [(row, event) for row, event, name, index, _ in subjects if name == run and index == item]
+        self.item_events = [
+            (row, event)
+            for row, event, name, index, _ in subjects
+            if name in (run, None) and (index == item or isinstance(event, END_EVENTS))
+        ]
         of_run = [(row, event) for row, event, name, _, _ in subjects if name == run]
         self.leases = [
             (event.fence, event.worker, rfc3339(row.at))
@@ -204,13 +210,10 @@ class Reading:
         return next(((row, event) for row, event in reversed(self.events) if isinstance(event, types)), None)
 
     def details(self, is_loop: bool) -> dict[str, Any]:
-        started = {
-            "started": self.last(e.IterationStarted) if self.item is not None else None,
-            "scheduled": self.last(e.StepScheduled),
-        }
-        details: dict[str, Any] = {name: rfc3339(last[0].at) for name, last in started.items() if last is not None}
-        if started["started"] is not None:  # stored with the report of its first task
-            begin = started["started"][0]
+        details: dict[str, Any] = {}
+        if (scheduled := self.last(e.StepScheduled)) is not None:
+            details["scheduled"] = rfc3339(scheduled[0].at)
+        if (begin := self.item_start) is not None:  # stored with the report of its first task
             calls = [
                 event.began(row.at)
                 for row, event in self.events
@@ -226,6 +229,17 @@ class Reading:
         paused = [event for _, event in self.events if isinstance(event, e.StepPaused)]
         details["children"] = [event.key for event in paused if event.until == "child"]
         return details
+
+    @property
+    def item_start(self) -> Row | None:
+        """The start of the item: the first one since it last ended, by itself or with its loop."""
+        start, is_open = None, False
+        for row, event in self.item_events if self.item is not None else ():
+            if isinstance(event, e.IterationStarted) and not is_open:
+                start, is_open = row, True
+            elif isinstance(event, (e.IterationDone, e.IterationFailed, *END_EVENTS)):
+                is_open = False
+        return start
 
     @property
     def visits(self) -> dict[str, list[tuple[Any, ...]]]:

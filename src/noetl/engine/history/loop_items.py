@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
+from noetl.engine.history.item_clock import END_EVENTS, InFlight, ItemClock
 from noetl.engine.history.outline_fold import LoopDetails
 from noetl.engine.history.outline_loop import BINS
 from noetl.engine.history.run_index import RunIndex
@@ -17,18 +18,13 @@ from noetl.engine.history.run_index import RunIndex
 class ItemHistory(msgspec.Struct):
     """An item since it last started: one that failed may run again."""
 
-    started: float | None = None
+    started: float | None = None  # its first call may have begun before the event of its start, which is stored later
     ended: float | None = None
-    work_ms: float = 0.0
+    duration_ms: int | None = None
     attempts: int = 0
     error: Any = None
     seq: int | None = None  # of the event that decided its status
-
-    @property
-    def duration_ms(self) -> float | None:
-        if self.ended is None:
-            return None
-        return round(max((self.ended - (self.started or self.ended)) * 1000, self.work_ms), 3)
+    clock: ItemClock = msgspec.field(default_factory=ItemClock)
 
 
 class ItemHistories:
@@ -38,29 +34,42 @@ class ItemHistories:
         self.run = run
         self.by_item = {item: ItemHistory() for item in items}
 
+    def resume(self, block: int, in_flight: Mapping[int, InFlight]) -> None:
+        """Continue after a block of the outline whose events are left out, with the items in flight at its end."""
+        for item, history in self.by_item.items():
+            history.clock.resume(block, in_flight.get(item))
+
     def take(self, event: e.Event, seq: int, at: float) -> None:
         run, index, _ = subject_of(event)
+        if isinstance(event, END_EVENTS) and run in (None, self.run):
+            for history in self.by_item.values():
+                history.clock.stop()
         if run != self.run or index not in self.by_item:
             return
         history = self.by_item[index]
         match event:
-            case e.IterationStarted() if history.ended is not None or history.started is None:
-                self.by_item[index] = ItemHistory(at, seq=seq)
+            case e.IterationStarted():
+                if not history.clock.is_running:  # else another worker starts it again
+                    history = self.by_item[index] = ItemHistory(at, seq=seq, clock=history.clock)
+                history.clock.start(seq, at)
             case e.TaskStarted(attempt=attempt):
                 history.attempts = max(history.attempts, attempt)
-                if history.started is not None:  # the start of an item is stored with the report of its first task
+                if history.started is not None:
                     history.started = min(history.started, event.began(at))
             case e.TaskDone(attempt=attempt, duration_ms=duration, task=task):
                 history.attempts = max(history.attempts, attempt)
-                history.work_ms += duration if "/" not in task.path else 0.0
+                if "/" not in task.path:  # a task inside of another is part of its time
+                    history.clock.add_work(seq, duration)
             case e.StepPaused(until=until) if until is not None:
                 history.seq = seq
             case e.StepResumed():
                 history.seq = seq
             case e.IterationDone():
                 history.ended, history.error, history.seq = at, None, seq
+                history.duration_ms = history.clock.end(seq, at)
             case e.IterationFailed(error=error):
                 history.ended, history.error, history.seq = at, error, seq
+                history.duration_ms = history.clock.end(seq, at)
 
 
 class ErrorGroup(msgspec.Struct, frozen=True):

@@ -166,6 +166,8 @@ class RunIndex:
             if run == place:
                 self.scheduled, self.tokens = block.first + offset, tokens
         if any(name == self.run for _, name in block.reopened):
+            failed = self._failed.flat
+            self.loop.slowest = [slow for slow in self.loop.slowest if not has(failed, slow[1])]
             self.loop.reopen()
             self._failed = Ranges()
         for part in block.loops:

@@ -9,6 +9,7 @@ import msgspec
 from noetl.engine import events as e
 from noetl.engine.envelope import subject_of
 from noetl.engine.history.event_summaries import event_summary
+from noetl.engine.history.item_clock import END_EVENTS, InFlight, ItemClock
 from noetl.engine.patch import Patch
 from noetl.model.identity import TaskId
 
@@ -76,8 +77,15 @@ class StepRunHistory:
         self.result: Any = None
         self.error: Any = None
         self.work_ms = 0.0
+        self.duration_ms: int | None = None  # of an item that has ended, if it is known
         self.truncated = False
+        self._clock = ItemClock()
         self._started_tasks: dict[str, str] = {}  # the label of the latest one by chain
+
+    def resume(self, block: int, item: InFlight | None) -> None:
+        """Continue with an item after a block of the outline whose events are left out; None if it is not in flight."""
+        self._clock.resume(block, item)
+        self.work_ms = 0.0 if item is None else float(item.work)
 
     def take(self, event: e.Event, seq: int, at: float) -> None:
         run, index, task = subject_of(event)
@@ -87,6 +95,8 @@ class StepRunHistory:
             for wait in self.waits:
                 if wait.until == "child" and wait.end is None:  # the child belongs to the source
                     self._resume(wait.item, at)
+        if isinstance(event, END_EVENTS) and run in (None, self.run):
+            self._clock.stop()
         if run != self.run:
             return
         if task is not None:
@@ -107,12 +117,11 @@ class StepRunHistory:
             case e.StepResumed() if self.item is None or index == self.item:
                 self._resume(index, at)
             case e.IterationStarted() if index == self.item:
-                self.started, self.ended, self.result, self.error = at, None, None, None
-                self.status, self.work_ms = "running", 0.0
+                self._start_item(seq, at)
             case e.IterationDone(result=result):
-                self._end_item(index, at, "succeeded", result, None)
+                self._end_item(index, seq, at, "succeeded", result, None)
             case e.IterationFailed(error=error):
-                self._end_item(index, at, "failed", None, error)
+                self._end_item(index, seq, at, "failed", None, error)
             case e.StepDone(result=result) | e.LoopDone(result=result):
                 self._end(at, "succeeded", result, None)
             case e.StepFailed(error=error):
@@ -158,8 +167,16 @@ class StepRunHistory:
         if index == self.item:
             self.status = "scheduled" if self.item is None else "running"
 
-    def _end_item(self, index: int | None, at: float, status: str, result: Any, error: Any) -> None:
+    def _start_item(self, seq: int, at: float) -> None:
+        if not self._clock.is_running:  # else another worker starts it again
+            self.started, self.ended, self.result, self.error = at, None, None, None
+            self.work_ms, self.duration_ms = 0.0, None
+        self.status = "running"
+        self._clock.start(seq, at)
+
+    def _end_item(self, index: int | None, seq: int, at: float, status: str, result: Any, error: Any) -> None:
         if self.item is not None and index == self.item:
+            self.duration_ms = self._clock.end(seq, at)
             self._finish(at, status, result, error)
             self._close_leases(at)  # that the worker goes on with other items is not the item's
         for lease in self.leases:
@@ -211,7 +228,9 @@ class StepRunHistory:
         attempt.seq, attempt.duration_ms, attempt.do, attempt.to = seq, event.duration_ms, event.do, event.to
         attempt.status = "skipped" if event.skipped else event.outcome.status
         attempt.error = event.error or event.outcome.error
-        self.work_ms += event.duration_ms if "/" not in event.task.path else 0.0
+        if "/" not in event.task.path:  # a task inside of another is part of its time
+            self.work_ms += event.duration_ms
+            self._clock.add_work(seq, event.duration_ms)
         self._write(seq, "ctx", event.set_ctx)
         self._write(seq, "iter", event.set_iter)
 

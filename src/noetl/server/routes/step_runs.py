@@ -272,6 +272,8 @@ def _times(history: StepRunHistory, now: float, *, is_loop: bool) -> tuple[float
         return 0.0, 0.0
     end = history.ended if history.ended is not None else now
     total = max(0.0, end - begin) * 1000
+    if history.duration_ms is not None:
+        total = float(history.duration_ms)
     if history.item is not None:
         worked = history.work_ms
     elif is_loop:
