@@ -35,6 +35,7 @@ from noetl.server.outline_views import (
     ProgressColumns,
     StepRunColumns,
     TokenColumns,
+    loop_waits,
     parked_columns,
     shown_status,
     step_run_columns,
@@ -168,11 +169,11 @@ def _pairs(arcs: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _progress(fold: OutlineFold, name: str, first: int) -> LoopOutline:
-    """The points of a loop since an event; the latest one at least."""
+    """The points of a loop since an event, the latest one at least; all of its waits."""
     loop = fold.loops[name]
     points = [point for point in loop.points if point[0] >= first] or loop.points[-1:]
     columns = ([point[place] for point in points] for place in range(4))
-    return LoopOutline(name, loop.total, ProgressColumns(*columns))
+    return LoopOutline(name, loop.total, ProgressColumns(*columns), loop_waits(loop, fold))
 
 
 def ctx_keys(events: Sequence[e.Event]) -> list[str]:

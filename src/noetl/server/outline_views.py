@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
-from noetl.engine.history.outline_fold import Histogram, OutlineFold, StepRunRow, TokenRow, WaitRow, critical_path
+from noetl.engine.history.outline_fold import (
+    Histogram,
+    LoopFold,
+    OutlineFold,
+    StepRunRow,
+    TokenRow,
+    WaitRow,
+    critical_path,
+)
 from noetl.server.execution_views import Status
 from noetl.store.store import Summary
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 MAX_SHOWN_LOOPS = 100  # the latest
+WaitedKind = Literal["worker", "retry", "external"]
 
 
 class WaitedColumns(msgspec.Struct, frozen=True):
@@ -68,10 +77,20 @@ class ProgressColumns(msgspec.Struct, frozen=True):
     in_flight: list[int]
 
 
+class LoopWaitColumns(msgspec.Struct, frozen=True):
+    """Times in which all started items of a loop waited, in milliseconds since the start of the execution; `to_ms` is
+    -1 while it lasts. Of many waits the longest."""
+
+    kind: list[WaitedKind]
+    from_ms: list[int]
+    to_ms: list[int]
+
+
 class LoopOutline(msgspec.Struct, frozen=True):
     run: str
     total: int
     progress: ProgressColumns
+    waits: LoopWaitColumns
 
 
 class ArcOutline(msgspec.Struct, frozen=True):
@@ -171,19 +190,15 @@ class Places:
 
 def step_run_columns(runs: Iterable[StepRunRow], fold: OutlineFold, places: Places) -> StepRunColumns:
     rows = list(runs)
-
-    def since_start(moment: int) -> int:
-        return max(0, moment - fold.started_ms) if moment >= 0 else -1
-
     return StepRunColumns(
         [places.steps[row.step] for row in rows],
         [row.n for row in rows],
         [row.scheduled_seq for row in rows],
         [row.started_seq for row in rows],
         [row.ended_seq for row in rows],
-        [since_start(row.scheduled_ms) for row in rows],
-        [since_start(row.started_ms) for row in rows],
-        [since_start(row.ended_ms) for row in rows],
+        [fold.since_start(row.scheduled_ms) for row in rows],
+        [fold.since_start(row.started_ms) for row in rows],
+        [fold.since_start(row.ended_ms) for row in rows],
         [row.status for row in rows],
         [row.retries for row in rows],
         [places.loops.get(row.name, -1) for row in rows],
@@ -209,7 +224,18 @@ def token_columns(tokens: Sequence[TokenRow], places: Places) -> TokenColumns:
 
 def loop_outlines(fold: OutlineFold, places: Places) -> list[LoopOutline]:
     loops = (fold.loops[run] for run in places.loops)
-    return [LoopOutline(loop.run, loop.total, ProgressColumns(**loop.progress())) for loop in loops]
+    return [
+        LoopOutline(loop.run, loop.total, ProgressColumns(**loop.progress()), loop_waits(loop, fold)) for loop in loops
+    ]
+
+
+def loop_waits(loop: LoopFold, fold: OutlineFold) -> LoopWaitColumns:
+    waits = [*loop.waits, *([loop.wait] if loop.wait is not None else [])]
+    return LoopWaitColumns(
+        [cast(WaitedKind, wait.kind) for wait in waits],
+        [fold.since_start(wait.start) for wait in waits],
+        [fold.since_start(wait.end) for wait in waits],
+    )
 
 
 def _histogram(histogram: Histogram, started: int) -> HistogramColumns:

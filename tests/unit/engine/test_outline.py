@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 from stage import EXECUTION, play
 
 from noetl.engine import events as e
@@ -28,6 +29,7 @@ from noetl.engine.history.outline import (
     Times,
     decode_block,
     encode_block,
+    is_same_block,
     run_names,
 )
 from noetl.engine.history.outline_fold import MAX_BINS, MAX_POINTS, MAX_RUNS, OutlineFold, critical_path
@@ -221,6 +223,22 @@ def test_a_damaged_block_is_reported() -> None:
                 decode_block(damaged)
 
 
+def test_a_block_of_an_earlier_version_has_no_waits_of_loops() -> None:
+    writer = OutlineWriter()
+    writer.extend([*loop_start(1), e.IterationStarted("start#1", 0), paused(0)], AT)
+    block = writer.finish()
+    (part,) = block.loops
+    old = replace(block, loops=[replace(part, waits=None)])
+    assert is_same_block(decode_block(encode_block(old)[1]), block)
+    assert is_same_block(decode_block(encode_block(block)[1]), block)
+    for damaged in (replace(part, waits=[]), replace(part, waits=None, total=7)):
+        assert not is_same_block(replace(block, loops=[damaged]), block)
+    again, next_events = OutlineWriter(old), [e.StepResumed("start#1", 0), e.IterationDone("start#1", 0)]
+    again.extend(next_events, AT + 5)
+    writer.extend(next_events, AT + 5)
+    assert again.finish() == writer.finish()
+
+
 def test_the_time_of_every_event_is_known() -> None:
     chance, writer = random.Random(3), OutlineWriter()
     moments = [AT]
@@ -255,6 +273,118 @@ def test_items_in_flight_are_those_of_the_last_event() -> None:
     started = {event.index for event in events if isinstance(event, e.IterationStarted)}
     ended = {event.index for event in events if isinstance(event, e.IterationDone | e.IterationFailed)}
     assert folded(timed(*events)).loops["start#1"].running == len(started - ended)
+
+
+def loop_start(items: int) -> list[e.Event]:
+    return [*beginning(), e.LoopStarted("start#1", items), e.StepStarted("start#1", 1, "w", (0, items))]
+
+
+def paused(index: int, until: Any = "signal") -> e.Event:
+    return e.StepPaused("start#1", 1, "waiting", index, until, "x")
+
+
+def test_a_loop_waits_while_all_items_that_have_started_wait() -> None:
+    events = [
+        *loop_start(3),  # 8 events
+        e.IterationStarted("start#1", 0),
+        paused(0),
+        e.IterationStarted("start#1", 1),
+        paused(1, "retry"),
+        e.MessageReceived("x", "1"),
+        e.StepResumed("start#1", 0),
+        e.IterationDone("start#1", 0),
+        e.RequestEvaluated(),
+        e.StepResumed("start#1", 1),
+        e.IterationDone("start#1", 1),
+        e.LoopDone("start#1", 2, 2, 0),
+    ]
+    fold = folded(timed(*events))
+    waits = [
+        (wait.kind, fold.since_start(wait.start), fold.since_start(wait.end)) for wait in fold.loops["start#1"].waits
+    ]
+    assert waits == [("external", 9_000, 10_000), ("retry", 11_000, 13_000), ("retry", 14_000, 16_000)]
+    assert fold.runs["start#1"].waited == {"worker": 2_000, "external": 1_000, "retry": 4_000}
+    waiting = folded(timed(*events[:13]))
+    assert waiting.loops["start#1"].wait is not None
+    assert waiting.runs["start#1"].status == RUNNING
+
+
+def test_a_cancelled_run_and_a_fork_end_the_waits_of_a_loop() -> None:
+    events = [*loop_start(1), e.IterationStarted("start#1", 0), paused(0, "child")]
+    for end in (e.PlaybookCancelled("no"), e.ExecutionForked(EXECUTION, 10)):
+        fold = folded([*timed(*events), (end, AT + 60)])
+        assert fold.loops["start#1"].wait is None
+        assert fold.runs["start#1"].waited == {"worker": 2_000, "external": 51_000}
+
+
+def test_an_item_whose_start_is_stored_with_its_first_task_began_before_that() -> None:
+    task = TaskId("start#1", "t#1", 1)
+    done = e.TaskDone(task, 1, Outcome(), "continue", duration_ms=3_000.0)
+    events = [*loop_start(2), e.IterationStarted("start#1", 0), paused(0)]
+    report = [e.IterationStarted("start#1", 1), done, e.IterationDone("start#1", 1)]
+    fold = folded([*timed(*events), *((event, AT + 20) for event in report)])
+    assert [(wait.start, wait.end) for wait in fold.loops["start#1"].waits] == [
+        (int(AT * 1000) + 9_000, int(AT * 1000) + 17_000)
+    ]
+
+
+def waiting_items(rng: random.Random) -> Iterator[e.Event]:
+    """Items that start, wait and end, some of them beside others."""
+    states: dict[int, str] = {}
+    for _ in range(rng.randrange(5, 80)):
+        index = rng.choice([len(states), *states])
+        state = states.get(index, "none")
+        if state == "none":
+            yield e.IterationStarted("start#1", index)
+            states[index] = "open"
+        elif state == "open" and rng.random() < 0.6:
+            yield paused(index, rng.choice(["signal", "child", "retry"]))
+            states[index] = "waiting"
+        elif state != "ended":
+            yield e.StepResumed("start#1", index) if state == "waiting" else e.IterationDone("start#1", index)
+            states[index] = "open" if state == "waiting" else "ended"
+
+
+def common_wait(events: Iterable[tuple[e.Event, float]]) -> float:
+    """The milliseconds in which items had started and none worked, event by event."""
+    working, waiting, total, before = set[int](), set[int](), 0.0, AT
+    for event, at in events:
+        total += (at - before) * 1000 if waiting and not working else 0
+        before = at
+        match event:
+            case e.IterationStarted(index=index) | e.StepResumed(index=int(index)):
+                working.add(index)
+                waiting.discard(index)
+            case e.StepPaused(index=int(index)):
+                working.discard(index)
+                waiting.add(index)
+            case e.IterationDone(index=index):
+                working.discard(index)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_waits_of_a_loop_are_those_of_its_events(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(outline, "BLOCK_EVENTS", rng.choice([3, 10, 1_000]))
+    events = list(timed(*loop_start(100), *waiting_items(rng)))
+    fold, expected = folded(events), common_wait(events)
+    loop, run = fold.loops["start#1"], fold.runs["start#1"]
+    present = fold.now_ms - loop.wait.start if loop.wait is not None else 0
+    assert loop.waited_ms + present == expected
+    assert sum(run.waited.values()) - run.waited["worker"] == loop.waited_ms == sum(w.length for w in loop.waits)
+
+
+def test_of_many_waits_of_a_loop_the_longest_are_listed_and_all_are_counted() -> None:
+    events = loop_start(1_000)
+    for index in range(1_000):
+        events += [e.IterationStarted("start#1", index), paused(index), e.StepResumed("start#1", index)]
+        events.append(e.IterationDone("start#1", index))
+    fold = folded(timed(*events))
+    loop = fold.loops["start#1"]
+    assert len(loop.waits) < 2 * MAX_POINTS
+    assert [wait.start for wait in loop.waits] == sorted(wait.start for wait in loop.waits)
+    assert loop.waited_ms == 1_000_000
 
 
 def test_a_histogram_has_few_bins_and_every_event() -> None:

@@ -175,6 +175,25 @@ def test_items_wait_and_are_pending_while_the_loop_runs(admin: httpx2.Client) ->
     assert admin.post(f"{API}/{execution}/cancel").status_code == 202
 
 
+def test_a_loop_whose_items_all_wait_does_not_work(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/asks"})
+    for _ in range(3):
+        until(admin, execution, "waiting")
+        outline = admin.get(f"{API}/{execution}/outline").json()
+        assert outline["loops"][0]["waits"]["to_ms"][-1] == -1
+        assert admin.post(f"{API}/{execution}/signals", json={"name": "go"}).status_code == 202
+    until(admin, execution, "succeeded")
+    outline = admin.get(f"{API}/{execution}/outline").json()
+    waits, waited = outline["loops"][0]["waits"], outline["runs"]["waited_ms"]
+    assert waits["kind"] == ["external"] * 3
+    lengths = [end - start for start, end in zip(waits["from_ms"], waits["to_ms"], strict=True)]
+    assert waited["external"] == [sum(lengths)]
+    assert all(length > 0 for length in lengths)
+    details = admin.get(f"{API}/{execution}/step-run", params={"run": "start#1"}).json()
+    rounding = 2  # the outline has whole milliseconds
+    assert abs(details["waited_ms"] - waited["worker"][0] - waited["external"][0]) <= rounding
+
+
 def test_items_that_were_retried_have_their_latest_status(admin: httpx2.Client, loop: str) -> None:
     changes = {"failed_items": True, "payload": {"bad": [413]}}
     answer = admin.post(f"{API}/{loop}/retry", json=changes, headers={"Prefer": "wait=60"})

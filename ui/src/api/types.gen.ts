@@ -829,6 +829,7 @@ export interface LoopOutline {
   run: string;
   total: number;
   progress: ProgressColumns;
+  waits: LoopWaitColumns;
 }
 
 /** The items of the active loop; of an execution that has ended, those of all its loops. */
@@ -836,6 +837,16 @@ export interface LoopProgress {
   total: number;
   ok: number;
   failed: number;
+}
+
+/**
+ * Times in which all started items of a loop waited, in milliseconds since the start of the execution; `to_ms` is
+ * -1 while it lasts. Of many waits the longest.
+ */
+export interface LoopWaitColumns {
+  kind: ("external" | "retry" | "worker")[];
+  from_ms: number[];
+  to_ms: number[];
 }
 
 export interface Marker {

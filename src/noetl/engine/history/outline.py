@@ -16,6 +16,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.engine import events as e
@@ -92,6 +93,15 @@ def decode_block(data: bytes) -> Block:
         raise ValueError(str(error)) from None
 
 
+def is_same_block(stored: Block, computed: Block) -> bool:
+    """Whether they are equal; blocks of earlier versions do not have the waits of loops."""
+    if len(stored.loops) == len(computed.loops) and any(part.waits is None for part in stored.loops):
+        pairs = zip(stored.loops, computed.loops, strict=True)
+        loops = [part if old.waits is not None else replace(part, waits=None) for old, part in pairs]
+        computed = replace(computed, loops=loops)
+    return stored == computed
+
+
 def _checksum(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "big")
 
@@ -109,6 +119,7 @@ class OutlineWriter:
                 loop.open = {index: start for index, start, _ in part.open}
                 loop.work = {index: float(work) for index, _, work in part.open}
                 loop.parked = dict(part.parked)
+                loop.waits_for = loop.common_wait
 
     def _begin(self, first: int) -> None:
         self.block = Block(first, 0, 0)
@@ -193,7 +204,7 @@ class OutlineWriter:
         for name, loop in self._loops.items():
             if not loop.is_idle:
                 loop.add_point(block.events - 1)
-                block.loops.append(loop.part(self._run(name)))
+                block.loops.append(loop.part(self._run(name), self._now))
             loop.clear()
         self._loops = {name: loop for name, loop in self._loops.items() if loop.open or loop.parked}
         block.steps = list(self._steps)
@@ -275,8 +286,7 @@ class OutlineWriter:
             self._end_loop(loop, offset)
 
     def _end_loop(self, loop: LoopWriter, offset: int) -> None:
-        loop.touched.update(loop.open, loop.parked)
-        loop.open, loop.work, loop.parked = {}, {}, {}
+        loop.stop(self._now)
         loop.add_point(offset)
 
     def _forked(self, event: e.ExecutionForked, offset: int) -> None:
@@ -284,8 +294,7 @@ class OutlineWriter:
         self._mark("fork", event.source_id, offset)
         self.block.forks.append(offset)
         for loop in self._loops.values():
-            loop.touched.update(loop.parked)
-            loop.parked = {item: kind for item, kind in loop.parked.items() if WAIT_KINDS[kind] != "child"}
+            loop.resume_all(WAIT_KINDS.index("child"), self._now)
         if event.playbook:
             self.block.digests.append((offset, event.playbook))
         if event.reopened:
@@ -323,15 +332,13 @@ class OutlineWriter:
         if event.index is None:
             self.block.waits += (self._run(event.run), offset, kind)
         else:
-            self._loop(event.run).parked[event.index] = kind
+            self._loop(event.run).park(event.index, kind, self._now)
 
     def _resumed(self, event: e.StepResumed, offset: int) -> None:
         if event.index is None:
             self.block.waits += (self._run(event.run), offset, 0)
         else:
-            loop = self._loop(event.run)
-            loop.parked.pop(event.index, None)
-            loop.touched.add(event.index)
+            self._loop(event.run).resume(event.index, self._now)
 
     def _done(self, event: e.StepDone | e.LoopDone, offset: int) -> None:
         self._end(event.run, offset, SUCCEEDED)

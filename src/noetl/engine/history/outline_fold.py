@@ -7,7 +7,8 @@ has at most `MAX_BINS` bins, whose width doubles as the log grows; a loop has at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from heapq import nlargest
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -87,6 +88,19 @@ class WaitRow(msgspec.Struct):
     to_seq: int = 0
 
 
+class LoopWait(msgspec.Struct):
+    """A time in which items of a loop had started and all of them waited, in milliseconds since 1970."""
+
+    kind: str  # `worker`, `retry` or `external`
+    start: int
+    end: int = NOT_YET
+
+    @property
+    def length(self) -> int:
+        """0 while it lasts."""
+        return max(0, self.end - self.start)
+
+
 class LoopDetails(msgspec.Struct):
     """Durations and errors of the items of a loop, without their indexes."""
 
@@ -96,6 +110,19 @@ class LoopDetails(msgspec.Struct):
     unknown: int = 0
     errors: dict[tuple[str, str], ItemError] = {}
     slowest: list[tuple[int, int]] = []
+    waited_ms: int = 0  # while all its started items waited, without the present wait
+    wait: LoopWait | None = None  # the present one
+
+    def add_waits(self, part: LoopPart) -> list[LoopWait]:
+        """The waits that have ended."""
+        ended = []
+        for at, kind in rows(part.waits or (), 2):
+            if self.wait is not None:
+                self.wait.end = at
+                self.waited_ms += self.wait.length
+                ended.append(self.wait)
+            self.wait = LoopWait(shown_wait(WAIT_KINDS[kind]), at) if kind else None
+        return ended
 
     def add_details(self, part: LoopPart) -> None:
         if part.total >= 0:
@@ -122,6 +149,7 @@ class LoopFold(LoopDetails):
     points: list[tuple[int, int, int, int]] = []  # seq, succeeded, failed, in flight
     running: int = 0
     waiting: int = 0
+    waits: list[LoopWait] = []  # those that have ended; of many the longest
 
     def add(self, part: LoopPart, first: int) -> None:
         self.add_details(part)
@@ -138,6 +166,14 @@ class LoopFold(LoopDetails):
     def reopen(self) -> None:
         super().reopen()
         self.failed = 0
+
+    def add_waits(self, part: LoopPart) -> list[LoopWait]:
+        ended = super().add_waits(part)
+        self.waits += ended
+        if len(self.waits) >= 2 * MAX_POINTS:
+            longest = nlargest(MAX_POINTS, self.waits, key=attrgetter("length"))
+            self.waits = sorted(longest, key=attrgetter("start"))
+        return ended
 
     def progress(self) -> dict[str, list[int]]:
         stride = -(-len(self.points) // MAX_POINTS)
@@ -240,6 +276,10 @@ class OutlineFold(msgspec.Struct):
         """Whether it has a row of every step run."""
         return self.run_count <= MAX_RUNS
 
+    def since_start(self, moment: int) -> int:
+        """Milliseconds from the start of the execution to a time; -1 for a time that has not come."""
+        return max(0, moment - self.started_ms) if moment >= 0 else NOT_YET
+
     def add(self, block: Block) -> None:
         times, names, first = Times(block), run_names(block), block.first
         if not self.seq:
@@ -254,7 +294,7 @@ class OutlineFold(msgspec.Struct):
         for offset, change, arguments in sorted(self._changes(block, names), key=itemgetter(0)):
             change(first + offset, times[offset], *arguments)
         for part in block.loops:
-            self._loop(names[part.run]).add(part, first)
+            self._add_loop(names[part.run], part, first)
         for step, arc, fired, last in rows(block.arcs, 4):
             before, _ = self.arcs.get((block.steps[step], arc), (0, 0))
             self.arcs[block.steps[step], arc] = before + fired, first + last
@@ -272,6 +312,13 @@ class OutlineFold(msgspec.Struct):
             if name in self.steps:
                 _, active, succeeded, failed = self.steps[name]
                 self.histogram.steps.setdefault(name, {})[place] = active, succeeded, failed
+
+    def _add_loop(self, name: str, part: LoopPart, first: int) -> None:
+        loop, run = self._loop(name), self.runs.get(name)
+        loop.add(part, first)
+        for wait in loop.add_waits(part):
+            if run is not None:
+                run.waited[wait.kind] = run.waited.get(wait.kind, 0) + wait.length
 
     def _changes(self, block: Block, names: Sequence[str]) -> list[tuple[int, Callable[..., None], tuple[Any, ...]]]:
         """Offset, method and arguments of each change; those of one event are in the order in which they apply."""
@@ -331,7 +378,7 @@ class OutlineFold(msgspec.Struct):
         if WAIT_KINDS[kind] == "worker":
             self._end_lease(run, now)
         elif kind:
-            run.wait("retry" if WAIT_KINDS[kind] == "retry" else "external", now)
+            run.wait(shown_wait(WAIT_KINDS[kind]), now)
             run.status = WAITING
             self.waits.setdefault(name, []).append(WaitRow(name, WAIT_KINDS[kind], seq))
         else:
@@ -397,6 +444,11 @@ class OutlineFold(msgspec.Struct):
         self.runs = {name: run for name, run in self.runs.items() if not run.ended_seq}
         self.tokens = {number: token for number, token in self.tokens.items() if not token.consumed_seq}
         self.waits = {name: waits[-1:] for name, waits in self.waits.items() if name in self.runs}
+
+
+def shown_wait(kind: str) -> str:
+    """The kind of a wait by which an outline adds up times."""
+    return kind if kind in ("worker", "retry") else "external"
 
 
 def rows(flat: Sequence[int], width: int) -> Iterable[tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import msgspec
@@ -45,6 +45,9 @@ class LoopPart(msgspec.Struct, array_like=True):
     slowest: list[tuple[int, int]] = []  # milliseconds and item
     open: list[tuple[int, int, int]] = []  # items in flight: index, start and work so far, in milliseconds
     parked: list[tuple[int, int]] = []  # waiting items: index and kind of the wait
+    waits: list[int] | None = None
+    """When all started items begin to wait, and when one works again: milliseconds since 1970, and the kind of the wait
+    or 0. None in a block that an earlier version stored."""
 
 
 def ranges(numbers: Iterable[int]) -> list[int]:
@@ -78,6 +81,7 @@ class LoopWriter:
         self.open: dict[int, int] = {}  # start of the items in flight, in milliseconds
         self.work: dict[int, float] = {}  # milliseconds that their tasks took
         self.parked: dict[int, int] = {}
+        self.waits_for = 0  # the kind of wait, while all started items wait
         self.clear()
 
     def clear(self) -> None:
@@ -94,6 +98,7 @@ class LoopWriter:
         self.errors: dict[tuple[str, str], ItemError] = {}
         self.slowest: list[tuple[int, int]] = []
         self.threshold = -1
+        self.waits: list[int] = []
 
     @property
     def is_idle(self) -> bool:
@@ -137,7 +142,7 @@ class LoopWriter:
     def end_open_item(self, index: int, now: int) -> None:
         start, work = self.open.pop(index, None), self.work.pop(index, None)
         if self.parked:
-            self.parked.pop(index, None)
+            self._end_beside_waiting(index, now if start is None else start, now, int(work or 0))
         if start is None and work is None:
             self.unknown += 1
         else:
@@ -165,7 +170,62 @@ class LoopWriter:
         else:
             group.count, group.first, group.last = group.count + 1, min(group.first, index), max(group.last, index)
 
-    def part(self, run: int) -> LoopPart:
+    # -- waits --------------------------------------------------------------------------------------------------------
+
+    def park(self, index: int, kind: int, now: int) -> None:
+        self._end_common_wait(now)
+        self.parked[index] = kind
+        self._note_wait(self.common_wait, now)
+
+    def resume(self, index: int, now: int) -> None:
+        self._end_common_wait(now)
+        self.parked.pop(index, None)
+        self.touched.add(index)
+        self._note_wait(self.common_wait, now)
+
+    def resume_all(self, kind: int, now: int) -> None:
+        """End the waits of a kind."""
+        self._end_common_wait(now)
+        self.touched.update(self.parked)
+        self.parked = {item: other for item, other in self.parked.items() if other != kind}
+        self._note_wait(self.common_wait, now)
+
+    def stop(self, now: int) -> None:
+        """End all items in flight."""
+        self._end_common_wait(now)
+        self.touched.update(self.open, self.parked)
+        self.open, self.work, self.parked = {}, {}, {}
+        self._note_wait(self.common_wait, now)
+
+    def _end_beside_waiting(self, index: int, start: int, now: int, work: int) -> None:
+        if self.parked.pop(index, None) is None:
+            self._end_common_wait(now, min(start, now - work))
+        self._note_wait(self.common_wait, now)
+
+    def _end_common_wait(self, now: int, began: int | None = None) -> None:
+        """End the common wait of all started items when the first one began that has started since. Only the events of
+        waits look for it, so that the start of an item costs nothing. `began`: an item that has just ended."""
+        if not self.waits_for:
+            return
+        since = islice(reversed(self.open.items()), max(0, len(self.open) - len(self.parked)))
+        begins = [min(start, now - int(self.work.get(index, 0))) for index, start in since]  # work is reported later
+        if began is not None:
+            begins.append(began)
+        if begins:
+            self._note_wait(0, min(begins))
+
+    @property
+    def common_wait(self) -> int:
+        """The kind of wait of the item that was the last to wait; 0 if an item works or none waits."""
+        return next(reversed(self.parked.values())) if self.parked and len(self.open) <= len(self.parked) else 0
+
+    def _note_wait(self, kind: int, at: int) -> None:
+        if kind != self.waits_for:
+            self.waits_for = kind
+            self.waits += (at, kind)
+
+    def part(self, run: int, now: int) -> LoopPart:
+        self._end_common_wait(now)
         touched = {*self.touched, *self.open, *self.parked}
         if touched:
             touched.difference_update(self.done, self.failed)
@@ -182,6 +242,7 @@ class LoopWriter:
             self.slowest,
             [(index, start, int(self.work.get(index, 0))) for index, start in self.open.items()],
             list(self.parked.items()),
+            self.waits,
         )
 
     def add_point(self, offset: int) -> None:

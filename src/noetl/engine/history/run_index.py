@@ -188,6 +188,7 @@ class RunIndex:
         if part.total >= 0:
             self.loop_block = block.number
         self.loop.add_details(part)
+        self.loop.add_waits(part)
         self._done.add(part.done)
         self._failed.add(part.failed)
         self.parts.append(IndexedPart.of(block.number, part))
@@ -242,7 +243,8 @@ class RunIndex:
 
 
 def copied_details(loop: LoopDetails) -> LoopDetails:
-    return replace(loop, bins=loop.bins[:], errors={key: copy(error) for key, error in loop.errors.items()})
+    errors = {key: copy(error) for key, error in loop.errors.items()}
+    return replace(loop, bins=loop.bins[:], errors=errors, wait=copy(loop.wait))
 
 
 def single(numbers: Iterable[int]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from noetl.engine.history.outline_fold import StepRunRow
+from noetl.engine.history.outline_fold import LoopDetails, StepRunRow
 from noetl.engine.history.run_index import RunIndex
 from noetl.engine.history.step_run_history import AttemptRecord, StepRunHistory
 from noetl.engine.signal_fields import SignalField
@@ -200,7 +200,7 @@ async def step_run(call: ApiCall, query: StepRunQuery) -> StepRunView:
 
 def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
     history = details.history
-    worked, waited = _times(history, details.now, is_loop=index.loop_block >= 0)
+    worked, waited = _times(history, details.now, index.loop if index.loop_block >= 0 else None)
     status: Any = history.status
     return StepRunView(
         history.run,
@@ -265,8 +265,9 @@ def _visit(task: str, path: str, attempts: list[AttemptRecord], kinds: dict[str,
     return VisitView(task, label, kinds.get(label, ""), int(visit), views)
 
 
-def _times(history: StepRunHistory, now: float, *, is_loop: bool) -> tuple[float, float]:
-    """Milliseconds of work and of waiting. A loop works from its first lease on; an item while its tasks run."""
+def _times(history: StepRunHistory, now: float, loop: LoopDetails | None) -> tuple[float, float]:
+    """Milliseconds of work and of waiting. A loop works from its first lease on, except while all its started items
+    wait; an item works while its tasks run."""
     begin = history.started if history.item is not None else history.scheduled
     if begin is None:
         return 0.0, 0.0
@@ -276,8 +277,9 @@ def _times(history: StepRunHistory, now: float, *, is_loop: bool) -> tuple[float
         total = float(history.duration_ms)
     if history.item is not None:
         worked = history.work_ms
-    elif is_loop:
-        worked = max(0.0, end - history.started) * 1000 if history.started is not None else 0.0
+    elif loop is not None:
+        waits = loop.waited_ms + (max(0.0, end * 1000 - loop.wait.start) if loop.wait is not None else 0)
+        worked = max(0.0, (end - history.started) * 1000 - waits) if history.started is not None else 0.0
     else:
         worked = sum((lease.end if lease.end is not None else end) - lease.start for lease in history.leases) * 1000
     return round(worked, 3), round(max(0.0, total - worked), 3)

@@ -30,6 +30,8 @@ function changeOf(outline: Outline, known: number): OutlineChange {
   };
 }
 
+const NO_WAITS = { kind: [], from_ms: [], to_ms: [] };
+
 test("frames bring an outline up to date", () => {
   for (let seed = 1; seed <= 20; seed += 1) {
     const log = randomLog(seed, 120, STEPS);
@@ -73,7 +75,7 @@ test("a run that goes on has no end, and what is new is appended", () => {
 
 test("points of a loop are appended, and thinned when they are many", () => {
   const point = (seq: number) => ({ seq: [seq], ok: [seq], failed: [0], in_flight: [1] });
-  const loops = (seq: number) => [{ run: "a#1", total: 1000, progress: point(seq) }];
+  const loops = (seq: number) => [{ run: "a#1", total: 1000, progress: point(seq), waits: NO_WAITS }];
   let outline: Outline = { ...emptyOutline(), seq: 1, loops: loops(1) };
   for (let seq = 2; seq <= 900; seq += 1)
     outline = mergeOutline(outline, { seq, status: "running", loops: loops(seq) }, outline.started);
@@ -87,7 +89,7 @@ test("the latest 100 loops stay, and step runs know their places", () => {
   let outline: Outline = { ...emptyOutline(), steps: ["a"] };
   for (let n = 1; n <= 150; n += 1) {
     const row = { ...emptyOutline().runs!, step: [0], n: [n], loop: [Math.min(99, n - 1)] };
-    const loops = [{ run: `a#${n}`, total: 1, progress }];
+    const loops = [{ run: `a#${n}`, total: 1, progress, waits: NO_WAITS }];
     outline = mergeOutline(outline, { seq: n, status: "running", runs: row, loops }, outline.started);
   }
   assert.equal(outline.loops.length, 100);

@@ -43,6 +43,7 @@ const OUTLINE: Outline = {
       run: "fetch#1",
       total: 8,
       progress: { seq: [10, 14, 20], ok: [1, 4, 6], failed: [0, 1, 2], in_flight: [2, 1, 0] },
+      waits: { kind: [], from_ms: [], to_ms: [] },
     },
   ],
   arcs: [

@@ -8,15 +8,8 @@ import type { TimelineRow } from "./rows.ts";
 import { type Band, bandOf, type Span, segmentsOf, stepBand } from "./spans.ts";
 
 const BAR = 10; // height in pixels
-const TONE: Record<string, string> = {
-  succeeded: "succeeded",
-  failed: "failed",
-  running: "running",
-  waiting: "running",
-  scheduled: "quiet",
-  skipped: "quiet",
-  cancelled: "quiet",
-};
+const toneOf = (status: string) =>
+  status === "waiting" ? "running" : /^(succeeded|failed|running)$/.test(status) ? status : "quiet";
 
 export interface Scene {
   axis: Axis;
@@ -59,7 +52,8 @@ function paintGaps({ context, height, colour }: Drawing, { pieces }: Axis): void
 function paintSpan(drawing: Drawing, span: Span, scene: Scene): void {
   const { context, width, height, colour } = drawing;
   const { axis, end } = scene;
-  const tone = colour(TONE[span.status] ?? "quiet");
+  const toneName = toneOf(span.status);
+  const tone = colour(toneName);
   const last = span.ended >= 0 ? span.ended : end;
   const [left, right] = [
     pixelOf(axis, span.scheduled),
@@ -67,25 +61,25 @@ function paintSpan(drawing: Drawing, span: Span, scene: Scene): void {
   ];
   if (right < 0 || left > width) return;
   const top = (height - BAR) / 2;
-  if (span.loop) paintBand(drawing, bandOf(span.loop, scene.outline), scene, last, TONE[span.status] ?? "quiet");
-  else
-    for (const { from, to, kind } of segmentsOf(span, end)) {
-      const [x, wide] = [pixelOf(axis, from), Math.max(1.5, pixelOf(axis, to) - pixelOf(axis, from))];
-      if (kind === "work") {
-        context.fillStyle = tone;
-        context.fillRect(x, top, wide, BAR);
-        if (span.status === "failed") hatch(drawing, x, top, wide);
-      } else if (kind === "retry") {
-        context.fillStyle = colour("waiting");
-        context.fillRect(x, height / 2 - 0.75, wide, 1.5);
-      } else {
-        context.strokeStyle = colour(kind === "worker" ? "quiet" : "waiting");
-        context.lineWidth = 1.25;
-        context.setLineDash(kind === "worker" ? [1.5, 2] : [5, 3]);
-        context.strokeRect(x + 0.5, top + 0.5, Math.max(1, wide - 1), BAR - 1);
-        context.setLineDash([]);
-      }
+  if (span.loop) paintBand(drawing, bandOf(span.loop, scene.outline), scene, last, toneName);
+  for (const { from, to, kind } of segmentsOf(span, end)) {
+    const [x, wide] = [pixelOf(axis, from), Math.max(1.5, pixelOf(axis, to) - pixelOf(axis, from))];
+    if (kind === "work") {
+      if (span.loop) continue; // its band shows it
+      context.fillStyle = tone;
+      context.fillRect(x, top, wide, BAR);
+      if (span.status === "failed") hatch(drawing, x, top, wide);
+    } else if (kind === "retry") {
+      context.fillStyle = colour("waiting");
+      context.fillRect(x, height / 2 - 0.75, wide, 1.5);
+    } else {
+      context.strokeStyle = colour(kind === "worker" ? "quiet" : "waiting");
+      context.lineWidth = 1.25;
+      context.setLineDash(kind === "worker" ? [1.5, 2] : [5, 3]);
+      context.strokeRect(x + 0.5, top + 0.5, Math.max(1, wide - 1), BAR - 1);
+      context.setLineDash([]);
     }
+  }
   if (span.status === "failed") cross(drawing, right, tone);
   if (span.isCritical) {
     context.fillStyle = colour("ink-2");

@@ -7,6 +7,7 @@ import { timelineRows } from "./rows.ts";
 import { bandOf, busyTimes, segmentsOf, spanOf, spansOf, stepBand, totalsOf } from "./spans.ts";
 
 const NOTHING = { details: () => undefined, runs: () => undefined };
+const NO_WAITS = { kind: [], from_ms: [], to_ms: [] };
 const outline = outlineOf(randomLog(7, 200, 3), 3);
 const spans = spansOf(outline);
 const rowsOf = (expanded: string[], loaded = NOTHING) =>
@@ -94,11 +95,46 @@ test("a wait for a retry is one from its beginning", () => {
   assert.deepEqual(totalsOf(spansOf(waiting), 50).waited, { worker: 0, retry: 40, external: 0 });
 });
 
+test("a loop does not work while all its started items wait", () => {
+  const looping = emptyOutline();
+  looping.seq = 3;
+  looping.steps = ["a"];
+  Object.assign(looping.runs!, {
+    ...{ step: [0], n: [1], scheduled_seq: [1], started_seq: [1], ended_seq: [0] },
+    ...{ scheduled_ms: [0], started_ms: [5], ended_ms: [-1], status: [1], retries: [1], loop: [0], from_runs: [[]] },
+    waited_ms: { worker: [5], retry: [10], external: [0] },
+  });
+  const waits = { kind: ["retry" as const, "external" as const], from_ms: [20, 40], to_ms: [30, -1] };
+  const progress = { seq: [2], ok: [0], failed: [0], in_flight: [0] };
+  looping.loops = [{ run: "a#1", total: 2, progress, waits }];
+  const looped = spansOf(looping);
+  assert.deepEqual(
+    segmentsOf(looped[0]!, 100).map(({ from, to, kind }) => [from, to, kind]),
+    [
+      [0, 5, "worker"],
+      [5, 20, "work"],
+      [20, 30, "retry"],
+      [30, 40, "work"],
+      [40, 100, "external"],
+    ],
+  );
+  assert.deepEqual(totalsOf(looped, 100), {
+    worked: 25,
+    waited: { worker: 5, retry: 10, external: 60 },
+    critical: null,
+  });
+  assert.deepEqual(busyTimes(looping, looped, 100), [
+    [5, 20],
+    [30, 40],
+  ]);
+});
+
 test("a loop is a band with a tick for each failure, and so are the steps of a very long run", () => {
   const loop = {
     run: "a#1",
     total: 9,
     progress: { seq: [10, 20, 30], ok: [0, 1, 2], failed: [0, 0, 2], in_flight: [4, 2, 0] },
+    waits: NO_WAITS,
   };
   assert.deepEqual(bandOf(loop, outline), { times: [90, 190, 290], heights: [1, 0.5, 0], failures: [290] });
   const short = { ...loop, progress: { seq: [10, 20, 30], ok: [0, 8, 9], failed: [0, 0, 0], in_flight: [0, 0, 0] } };

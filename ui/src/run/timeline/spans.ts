@@ -4,7 +4,7 @@ import type { LoopOutline, Outline, StepRun, StepRunRow, WaitedColumns } from ".
 import { parkedRuns, RUN_STATUS, type RunStatus, runStatusAt, statusAt } from "../outline/outline.ts";
 import { elapsedAt } from "../outline/time.ts";
 
-type Parked = [from: number, to: number, kind: "retry" | "external"];
+type Parked = [from: number, to: number, kind: keyof WaitedColumns];
 
 export interface Span {
   run: string;
@@ -16,12 +16,12 @@ export interface Span {
   statusAt: RunStatus | "never"; // at the event of the view
   retries: number;
   waited: { worker: number; retry: number; external: number };
-  parked: Parked[]; // to is -1 while it waits
+  parked: Parked[]; // of a loop: while all its started items wait; to is -1 while it lasts
   loop: LoopOutline | null;
   isCritical: boolean;
 }
 
-type SegmentKind = "work" | "worker" | "retry" | "external";
+type SegmentKind = "work" | keyof WaitedColumns;
 
 export interface Segment {
   from: number;
@@ -39,6 +39,7 @@ export function spansOf(outline: Outline, seq = outline.seq): Span[] {
   const retries = new Set(outline.markers.map(({ seq: place, kind }) => kind === "retry" && place));
   const spans = runs.step.map((place, row): Span => {
     const run = `${steps[place]}#${runs.n[row]}`;
+    const loop = loops.get(run) ?? null;
     return {
       run,
       step: steps[place]!,
@@ -49,8 +50,8 @@ export function spansOf(outline: Outline, seq = outline.seq): Span[] {
       statusAt: runs.scheduled_seq[row]! > seq ? "never" : runStatusAt(runs, row, seq, outline.seq, waiting),
       retries: runs.retries[row]!,
       waited: waitedOf(runs.waited_ms, row),
-      parked: [],
-      loop: loops.get(run) ?? null,
+      parked: loopWaits(loop),
+      loop,
       isCritical: critical.has(row),
     };
   });
@@ -66,8 +67,12 @@ function waitedOf({ worker, retry, external }: WaitedColumns, row: number): Span
   return { worker: worker[row] ?? 0, retry: retry[row] ?? 0, external: external[row] ?? 0 };
 }
 
+const loopWaits = (loop: LoopOutline | null): Parked[] =>
+  loop?.waits.kind.map((kind, row) => [loop.waits.from_ms[row]!, loop.waits.to_ms[row]!, kind]) ?? [];
+
 /** A step run of a page of them at an event, for runs with too many for an outline. */
 export function spanOf(row: StepRunRow, outline: Outline, seq: number): Span {
+  const loop = outline.loops.find((loop) => loop.run === row.run) ?? null;
   return {
     run: row.run,
     step: outline.steps[row.step] ?? "",
@@ -79,8 +84,8 @@ export function spanOf(row: StepRunRow, outline: Outline, seq: number): Span {
       row.scheduled_seq > seq ? "never" : statusAt(row.started_seq, row.ended_seq, row.status, seq, outline.seq),
     retries: row.retries,
     waited: row.waited_ms,
-    parked: [],
-    loop: outline.loops.find((loop) => loop.run === row.run) ?? null,
+    parked: loopWaits(loop),
+    loop,
     isCritical: false,
   };
 }
@@ -201,7 +206,7 @@ export function totalsOf(spans: readonly Span[], end: number): Totals {
 /** The time for which a step run has waited, the current wait included. */
 function waitedUntil({ waited, status, scheduled, started, parked }: Span, end: number): Span["waited"] {
   const [since = 0, to = 0, kind = "external"] = parked.at(-1) ?? [];
-  if (status === "waiting" && to === -1) return { ...waited, [kind]: waited[kind] + end - since };
+  if (to === -1) return { ...waited, [kind]: waited[kind] + end - since };
   if (status === "scheduled" && started < 0) return { ...waited, worker: waited.worker + end - scheduled };
   return waited;
 }
