@@ -79,23 +79,26 @@ function styled(style: Style, parameters: string): Style {
   return next;
 }
 
+const CHANGES: Record<number, Partial<Style>> = {
+  0: PLAIN,
+  1: { bold: true },
+  2: { dim: true },
+  3: { italic: true },
+  4: { underline: true },
+  7: { inverse: true },
+  22: { bold: false, dim: false },
+  23: { italic: false },
+  24: { underline: false },
+  27: { inverse: false },
+  39: { color: null },
+  49: { background: null },
+};
+
 function changed(code: number): Partial<Style> {
-  if (code === 0) return PLAIN;
-  if (code === 1) return { bold: true };
-  if (code === 2) return { dim: true };
-  if (code === 3) return { italic: true };
-  if (code === 4) return { underline: true };
-  if (code === 7) return { inverse: true };
-  if (code === 22) return { bold: false, dim: false };
-  if (code === 23) return { italic: false };
-  if (code === 24) return { underline: false };
-  if (code === 27) return { inverse: false };
-  if (code === 39) return { color: null };
-  if (code === 49) return { background: null };
-  const hue = HUES[code % 10] ?? null;
-  if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) return { color: hue };
-  if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) return { background: hue };
-  return {};
+  const [range, hue] = [Math.floor(code / 10), HUES[code % 10]];
+  if (hue && (range === 3 || range === 9)) return { color: hue };
+  if (hue && (range === 4 || range === 10)) return { background: hue };
+  return CHANGES[code] ?? {};
 }
 
 /** The hue of `5;N` (256 colours) or `2;R;G;B`, and how many numbers that took. */
