@@ -471,6 +471,25 @@ def test_a_response_is_given_with_the_facts_of_its_step(
     expect(page.get_by_role("button", name="Respond...").first).to_be_focused()
 
 
+def test_a_response_to_a_paused_run_is_kept_until_it_is_resumed(
+    open_page: PageOpener, runs: ExampleRuns, server: PageServer
+) -> None:
+    server.api.register(APPROVAL.replace("PATH", "written/paused").replace("wiat", "wait"))
+    execution = runs.until_waiting(runs.start("written/paused"))
+    page = open_page(f"/runs/{execution}", role="operator")
+    header, summary = page.locator(".run-header"), page.locator(".waits")
+    page.get_by_role("button", name="Pause").click()
+    header.get_by_role("button", name="Respond...").click()
+    page.get_by_role("dialog").get_by_label("yes").check()
+    page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    received = "signal 'verdict' was received and is kept until the execution is resumed"
+    expect(summary).to_contain_text(received)
+    expect(header).to_contain_text("was received")
+    expect(page.get_by_role("button", name="Respond...")).to_have_count(0)
+    page.get_by_role("button", name="Resume", exact=True).click()
+    expect(header).to_contain_text("succeeded")
+
+
 def test_inputs_of_a_start_survive_a_reload_until_they_are_sent_or_cancelled(
     open_page: PageOpener, server: PageServer
 ) -> None:

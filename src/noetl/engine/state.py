@@ -181,9 +181,17 @@ class ParkedItems(dict[int, Parked]):
         ]
         return [index for _, index in sorted(places)[:limit]]
 
+    def count(self, kind: str) -> int:
+        """How many wait for something of this kind."""
+        return len(self._by_kind.get(kind, ()))
+
+    def all_waiting_for(self, kind: str, name: str) -> Collection[int]:
+        """The items that wait for a signal or a child; the first of them has waited longest."""
+        return self._by_name[kind].get(name, {}).keys()
+
     def waiting_for(self, kind: str, name: str) -> int | None:
         """The item that has waited longest for a signal or a child."""
-        return next(iter(self._by_name[kind].get(name, ())), None)
+        return next(iter(self.all_waiting_for(kind, name)), None)
 
 
 def _remove(table: dict[Key, dict[int, Any]], key: Key, index: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -48,7 +48,7 @@ def deliver_signal(decision: Decision) -> bool:
         return False
     run, index = waiter
     keys = run.parked[index].keys
-    name = _first_sent(state, [name for name in names if name in keys]) if keys else names[0]
+    name = _first_sent(state, {name: state.signals[name][0][0] for name in names if name in keys}) if keys else names[0]
     number, payload = state.signals[name][0]
     result = {"signal": name, "payload": payload} if keys else payload
     actor = state.signal_ids.get(number)
@@ -73,6 +73,30 @@ def awaited_signals(state: Execution, names: AbstractSet[str] | None = None) -> 
             signals = run.parked_items.signals
             awaited |= signals if names is None else signals & names
     return awaited
+
+
+def answered_waits(state: Execution) -> dict[tuple[str, int], str]:
+    """The runs and items of a paused execution that get a kept signal when it is resumed, and the name of the signal;
+    in the order of `deliver_signal`."""
+    answered: dict[tuple[str, int], str] = {}
+    if state.status != "paused":
+        return answered
+    kept = {name: [number for number, _ in signals] for name, signals in state.signals.items()}
+    for name, numbers in kept.items():
+        for run, index in _waiting_for_signal(state, name):
+            if not numbers:
+                break
+            if (run.id, index) not in answered:
+                names = [key for key in run.parked[index].signals if kept.get(key)]
+                first = answered[run.id, index] = _first_sent(state, {key: kept[key][0] for key in names})
+                kept[first].pop(0)
+    return answered
+
+
+def _waiting_for_signal(state: Execution, name: str) -> Iterator[tuple[Run, int]]:
+    for run in state.runs.values():
+        if run.parked:
+            yield from ((run, index) for index in run.parked_items.all_waiting_for("signal", name))
 
 
 SignalOutcome = Literal["accepted", "duplicate", "late", "dropped"]
@@ -122,10 +146,15 @@ def awaited_text(parked: Parked) -> str:
     return texts.get(parked.until, "its next attempt")
 
 
-def _first_sent(state: Execution, names: list[str]) -> str:
-    """The name whose oldest signal came first."""
-    numbers = {state.signals[name][0][0]: name for name in names}
-    return next((numbers[number] for number in state.signal_ids if number in numbers), names[0])
+def received_text(name: str) -> str:
+    """The signal that ends a wait of a paused execution."""
+    return f"signal {name!r} was received and is kept until the execution is resumed"
+
+
+def _first_sent(state: Execution, numbers: Mapping[str, str]) -> str:
+    """The name whose signal of this number came first."""
+    names = {number: name for name, number in numbers.items()}
+    return next((names[number] for number in state.signal_ids if number in names), next(iter(numbers)))
 
 
 def end_child(decision: Decision, child: str, outcome: Outcome) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 from stage import EXECUTION, During, Stage, play
+from test_explain import live
 
-from noetl.engine.commands import Cancel, Signal
+from noetl.engine.commands import Cancel, Pause, Resume, Signal
+from noetl.engine.events import StepResumed
 from noetl.model.actor import Actor
 from noetl.model.outcome import failed
 from noetl.runtime import activity
@@ -233,6 +235,43 @@ def test_of_many_waits_only_the_first_are_described(monkeypatch: pytest.MonkeyPa
     play(workflow, during=during)
     assert result[0].kinds == {"signal", "join"}
     assert len(described) <= 2 * MAX_LISTED
+
+
+def test_a_wait_whose_signal_came_while_the_run_was_paused_ends_when_it_is_resumed() -> None:
+    workflow = "- {step: ask, loop: {in: [0, 1, 2], iterator: n, spec: {mode: parallel}}, tool: {kind: wait, signals: [go, 'go{{ iter.n }}']}}"
+    seen: list[Any] = []
+
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await stage.until(lambda: EXECUTION in stage.store.runs and stage.store.runs[EXECUTION].status == "waiting")
+        await stage.handle(Pause(), Signal("go2", "1", {}))
+        seen.append((stage.store.runs[EXECUTION], (await live(stage, "ask")).notes))
+        await stage.handle(Signal("go", "2", {}), Signal("go", "3", {}), Signal("other", "4", {}))
+        seen.append((stage.store.runs[EXECUTION], (await live(stage, "ask")).notes))
+        await driving
+        await stage.handle(Resume())
+        await stage.drive()
+
+    stage = play(workflow, during=during)
+    (one, first_says), (every, all_say) = seen
+    received = "signal 'go2' was received and is kept until the execution is resumed"
+    assert (one.waits, one.activity) == (" resume signal ", f"paused; {received}")
+    assert [(wait.kind, wait.item, wait.name) for wait in details(one).waits] == [
+        *(("signal", 0, "go"), ("signal", 0, "go0"), ("signal", 1, "go"))
+    ]
+    assert every.waits == " resume "
+    assert {(wait.kind, wait.item, wait.name, wait.due) for wait in details(every).waits} == {
+        *(("resume", 0, "go", None), ("resume", 1, "go", None), ("resume", 2, "go2", None))
+    }
+    assert details(every).waits[0].message.startswith("ask#1[0] waits for the execution to be resumed: signal 'go' was")
+    assert "answer with" in str(first_says)
+    assert "answer with" not in str(all_say)
+    assert "; signal 'go' was received and is kept until the execution is resumed" in str(all_say)
+    assert stage.state.status == "succeeded"
+    resumed = [event for event in stage.events if isinstance(event, StepResumed)]
+    assert {(event.index, event.outcome.result["signal"]) for event in resumed if event.outcome} == {
+        *((0, "go"), (1, "go"), (2, "go2"))
+    }
 
 
 def test_a_run_without_waits_does_not_write_its_summary_for_each_step() -> None:

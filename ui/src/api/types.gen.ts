@@ -972,7 +972,7 @@ export interface PendingWait {
   step: string;
   run: string | null;
   item: number | null;
-  kind: "child" | "delay" | "event" | "gate" | "join" | "retry" | "signal";
+  kind: "child" | "delay" | "event" | "gate" | "join" | "resume" | "retry" | "signal";
   names: string[];
   child: string | null;
   commands: string[];
@@ -1746,7 +1746,7 @@ export interface Wait {
   fields: SignalField[];
 }
 
-export type WaitKind = "signal" | "child" | "retry" | "event" | "worker" | "join" | "admission" | "timer";
+export type WaitKind = "signal" | "child" | "retry" | "event" | "worker" | "join" | "admission" | "timer" | "resume";
 
 /** Milliseconds that a step run waited for a worker, for a retry, and for signals, children or events. */
 export interface Waited {

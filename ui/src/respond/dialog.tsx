@@ -32,7 +32,8 @@ export default function RespondDialog({
   const texts = useSignal<Record<string, string>>({});
   const json = useSignal("");
   const errors = useSignal<Record<string, string>>({});
-  const isOver = useIsOver(executionId, wait);
+  const details = useResource<Execution>(executionPath(executionId), every2s).data.value;
+  const isOver = useIsOver(executionId, wait, details);
   const send = () => {
     const payload = readPayload(wait.fields, texts.value, json.value);
     errors.value = payload.errors;
@@ -58,7 +59,7 @@ export default function RespondDialog({
           {OVER}
         </p>
       )}
-      <WaitFacts executionId={executionId} wait={wait} />
+      <WaitFacts details={details} wait={wait} />
       {wait.fields.map((field) => (
         <TypedField
           key={field.path}
@@ -76,13 +77,17 @@ export default function RespondDialog({
   );
 }
 
-/** True when the step has stopped waiting: a signal would answer the next step that waits for the name. */
-function useIsOver(executionId: string, { run, item, name }: Wait): boolean {
-  const part = withQuery(`/executions/${encodeURIComponent(executionId)}/step-run`, { run, item });
+const executionPath = (id: string) => `/executions/${encodeURIComponent(id)}`;
+
+/** True when the step has stopped waiting, or has its signal and waits until a paused run is resumed: a signal would
+ *  answer the next step that waits for the name. */
+function useIsOver(executionId: string, { run, item, name }: Wait, details: Execution | undefined): boolean {
+  const part = withQuery(`${executionPath(executionId)}/step-run`, { run, item });
   const stepRun = useResource<StepRun>(part, every2s).data.value;
   return (
-    stepRun !== undefined &&
-    !stepRun.waits.some((wait) => wait.for === "signal" && wait.name === name && wait.to === null)
+    details?.waits.some((wait) => wait.for === "resume" && wait.run === run && wait.item === item) ||
+    (stepRun !== undefined &&
+      !stepRun.waits.some((wait) => wait.for === "signal" && wait.name === name && wait.to === null))
   );
 }
 
@@ -102,8 +107,7 @@ function readPayload(fields: SignalField[], texts: Record<string, string>, json:
   return { value, errors };
 }
 
-function WaitFacts({ executionId, wait }: { executionId: string; wait: Wait }) {
-  const details = useResource<Execution>(`/executions/${encodeURIComponent(executionId)}`).data.value;
+function WaitFacts({ details, wait }: { details: Execution | undefined; wait: Wait }) {
   const graph = useResource<Graph>(details ? `/graphs/${details.playbook_id}` : null).data.value;
   const step = wait.run.replace(/#\d+$/, "");
   const description = graph?.nodes.find((node) => node.name === step)?.description;

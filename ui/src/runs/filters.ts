@@ -10,7 +10,7 @@ export const STATUSES = [
   "pending",
   "cancelling",
 ] as const;
-export const WAITS = ["signal", "worker", "admission", "join", "retry", "child", "timer"] as const;
+export const WAITS = ["signal", "worker", "admission", "join", "retry", "child", "timer", "resume"] as const;
 
 export const PERIODS: readonly { value: string; label: string; ms: number | null }[] = [
   { value: "", label: "any time", ms: null },

@@ -22,8 +22,8 @@ from noetl.engine.history.reasons import (
 )
 from noetl.engine.net import Net
 from noetl.engine.signal_fields import signal_commands
-from noetl.engine.state import Execution, Parked, Run, Token
-from noetl.engine.waits import awaited_text
+from noetl.engine.state import Execution, Run, Token
+from noetl.engine.waits import answered_waits, awaited_text, received_text
 from noetl.expression import parse
 from noetl.model.identity import step_of
 from noetl.model.playbook import Goto, Step
@@ -126,7 +126,7 @@ class Question(NamedTuple):
             if self.is_about(run.id) and self.item is None:
                 yield _activity(state, run)
             elif self.is_about(run.id) and self.item in run.parked:
-                yield _wait(state, run, f"{run.id}[{self.item}] waits", run.parked[self.item])
+                yield _wait(state, run, f"{run.id}[{self.item}] waits", self.item)
         if self.run is not None or self.item is not None or self.step not in state.net.steps:
             return
         paused = "; the execution is paused" if state.status == "paused" else ""
@@ -197,9 +197,9 @@ def _source(reason: Reason) -> str:
 
 def _activity(state: Execution, run: Run) -> str:
     if run.parked:
-        (key, parked), *more = run.parked.items()
+        key, *more = run.parked
         item = "" if run.loop is None else f" with item {key}" + (f" and {len(more)} more" if more else "")
-        return _wait(state, run, f"{run.id} waits{item}", parked)
+        return _wait(state, run, f"{run.id} waits{item}", key)
     workers = sorted({lease.worker for lease in state.leases.values() if lease.run == run.id})
     if workers:
         return f"{run.id} is leased to {', '.join(workers)}"
@@ -209,7 +209,10 @@ def _activity(state: Execution, run: Run) -> str:
     return f"{run.id} is ready for a worker of the pool {pool}" if pool else f"{run.id} is running"
 
 
-def _wait(state: Execution, run: Run, waits: str, parked: Parked) -> str:
+def _wait(state: Execution, run: Run, waits: str, index: int) -> str:
+    parked = run.parked[index]
+    if received := answered_waits(state).get((run.id, index)):
+        return f"{waits} for {awaited_text(parked)}; {received_text(received)}"
     until = f" until {rfc3339(parked.due, 'seconds')}" if parked.due is not None else ""
     commands = " or ".join(f"`{command}`" for command in signal_commands(state.net, state.id, run.step, parked.signals))
     answer = f"; answer with {commands}" if commands else ""

@@ -108,6 +108,7 @@ const WAIT_WORDS: Record<Wait["for"], (name: string) => string> = {
   join: () => "other tokens",
   admission: () => "admission",
   timer: (name) => (name ? `timer ${name}` : "timer"),
+  resume: () => "resume",
 };
 
 /** The reason of a wait, in two or three words. */
