@@ -448,6 +448,31 @@ def test_large_numbers_of_a_response_and_of_ctx_keep_their_digits(
     assert server.api.ask("GET", f"/executions/{run_id(page)}/state?parts=ctx")["ctx"]["account"] == EXACT
 
 
+def test_numbers_are_shown_and_sent_as_they_are_written(open_page: PageOpener, server: PageServer) -> None:
+    path = "written/numbers"
+    text = f"""\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: numbers, path: {path}}}
+workload: {{price: 20.0, account: {EXACT}}}
+workflow: [{{step: start, tool: {{kind: noop, result: "{{{{ workload }}}}"}}}}]
+"""
+    server.api.register(text)
+    page = open_page(f"/start/{path}", role="operator")
+    expect(page.get_by_label("price")).to_have_value("20.0")
+    page.get_by_role("tab", name="JSON").click()
+    page.get_by_label("Payload").fill(f'{{"price": 30.0, "account": {EXACT + 2}}}')
+    page.get_by_role("button", name="Start run").click()
+    execution = run_id(page)
+    server.api.ended(execution)
+    page.goto(f"{server.url}/runs/{execution}?tab=data")
+    tree = page.get_by_role("tree").last
+    for number in ("30.0", str(EXACT + 2)):
+        expect(tree).to_contain_text(number)
+    state = server.api.http.get(f"{server.url}/api/v1/executions/{execution}/state?parts=workload").text
+    assert f'"price":30.0,"account":{EXACT + 2}' in state
+
+
 def test_a_response_is_given_with_the_facts_of_its_step(
     open_page: PageOpener, runs: ExampleRuns, server: PageServer
 ) -> None:

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parseJson } from "../text/json.ts";
 import { expression, jsonText, rootEntries, searchTree, type TreeView, treeRows } from "./json-rows.ts";
 import { columnsOf, kindOf, preview, referenceOf } from "./json-value.ts";
 
@@ -48,6 +49,20 @@ test("a long list is shown in pages of 100", () => {
     { row: "more", id: "ctx.rows more", parent: "ctx.rows", depth: 1, shown: 100, total: 250, isText: false },
   );
   assert.equal(treeRows(rootEntries(value), "ctx", view({ open: new Map([["ctx.rows", 300]]) })).length, 251);
+});
+
+test("a number is shown, found and copied as it is written", () => {
+  const value = parseJson('{"price": 20.0, "id": 9007199254740993}');
+  assert.deepEqual(
+    treeRows(rootEntries(value), "ctx", view()).map((row) => row.row === "node" && [row.kind, preview(row.value)]),
+    [
+      ["number", "20.0"],
+      ["number", "9007199254740993"],
+    ],
+  );
+  assert.equal(preview(value), "{price: 20.0, id: 9007199254740993}");
+  assert.deepEqual([...searchTree(rootEntries(value), "ctx", "20.0", new Map()).hits], ["ctx.price"]);
+  assert.equal(jsonText(value), '{\n  "price": 20.0,\n  "id": 9007199254740993\n}');
 });
 
 test("a scalar and an empty map are trees of one row", () => {

@@ -1,5 +1,6 @@
 /** The rows of a tree of values. Pure; a value may be so deep that recursion would overflow. */
 
+import { isMap } from "../text/json.ts";
 import { type Entry, entriesOf, isTable, type Kind, kindOf, type Name, referenceOf, sizeOf } from "./json-value.ts";
 
 export const PAGE = 100;
@@ -225,7 +226,7 @@ export function searchTree(
 
 function matches(name: Name, value: unknown, wanted: string): boolean {
   if (typeof name === "string" && name.toLowerCase().includes(wanted)) return true;
-  if (value !== null && typeof value === "object") return false;
+  if (Array.isArray(value) || isMap(value)) return false;
   return String(value).toLowerCase().includes(wanted);
 }
 
@@ -246,7 +247,7 @@ function deepText(root: unknown): string {
     parts.push(top.text);
     if (!("value" in top)) continue;
     const { value } = top;
-    if (value === null || typeof value !== "object") {
+    if (!Array.isArray(value) && !isMap(value)) {
       parts.push(JSON.stringify(value) ?? "null");
       continue;
     }

@@ -32,7 +32,7 @@ export function referenceOf(value: unknown): Reference | null {
 export function kindOf(value: unknown): Kind {
   if (value === null || value === undefined) return "null";
   if (Array.isArray(value)) return "list";
-  if (typeof value === "object") return referenceOf(value) ? "reference" : "map";
+  if (isMap(value)) return referenceOf(value) ? "reference" : "map";
   return typeof value === "string" ? "text" : typeof value === "boolean" ? "boolean" : "number";
 }
 

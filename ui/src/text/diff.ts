@@ -1,6 +1,6 @@
 /** Two values, leaf by leaf. Pure; values may be deep, so nothing recurses. */
 
-import { isMap } from "./json.ts";
+import { ExactNumber, isMap } from "./json.ts";
 
 type Path = (string | number)[];
 
@@ -36,7 +36,9 @@ export function leafPairs(before: unknown, after: unknown, onlyChanges = false):
 function leafOf({ path, before, after }: Pair, areEmpty: boolean): LeafPair {
   if (before === ABSENT) return { path, kind: "added", before: undefined, after };
   if (after === ABSENT) return { path, kind: "removed", before, after: undefined };
-  return { path, kind: areEmpty || Object.is(before, after) ? "same" : "changed", before, after };
+  const [one, other] = [before, after].map((value) => (value instanceof ExactNumber ? value.text : value));
+  const isSame = typeof before === typeof after && Object.is(one, other);
+  return { path, kind: areEmpty || isSame ? "same" : "changed", before, after };
 }
 
 /** The pairs of two lists or two maps, null for all other values. */

@@ -1,35 +1,51 @@
-/** JSON values. Whole numbers keep all their digits: one that a number cannot hold is a bigint. Pure. */
+/** JSON values. Numbers keep their text where JavaScript would write another number: 20.0, or 9007199254740993. Pure. */
 
 declare global {
   interface JSON {
-    rawJSON?: (text: string) => unknown; // missing in browsers from before 2025, which round such numbers
-  }
-  interface BigInt {
-    toJSON: () => unknown;
+    rawJSON?: (text: string) => unknown; // missing in browsers from before 2025, which write such numbers as others
   }
 }
 
-/** How JSON.stringify writes a bigint. */
-BigInt.prototype.toJSON = function () {
-  return JSON.rawJSON ? JSON.rawJSON(`${this}`) : Number(this);
-};
+/** A number that is written as its text. */
+export class ExactNumber extends Number {
+  readonly text: string;
 
-export function exactNumber(digits: string): number | bigint {
-  const number = Number(digits);
-  return Number.isSafeInteger(number) ? number : BigInt(digits);
+  constructor(text: string) {
+    super(text);
+    this.text = text;
+  }
+
+  override toString(): string {
+    return this.text;
+  }
+
+  toJSON(): unknown {
+    return JSON.rawJSON ? JSON.rawJSON(this.text) : Number(this);
+  }
+}
+
+const INTEGER = /^-?\d+$/;
+const NUMBER = /^-?\d+(\.\d+)?(e[-+]?\d+)?$/i;
+
+/** The number of a text: a float stays a float, and an integer keeps its digits. */
+export function exactNumber(text: string): number | ExactNumber {
+  const plain = text.replace(/^\+|^(-?)0+(?=\d)/, "$1");
+  const number = Number(plain);
+  const isSame = INTEGER.test(plain) ? plain === String(number) : !INTEGER.test(String(number));
+  return isSame || !NUMBER.test(plain) ? number : new ExactNumber(plain);
 }
 
 export function parseJson(text: string): unknown {
   // The reviver is slow, and recurses where values are deep.
-  if (/\d{16}/.test(text))
+  if (/\d{16}|\d(\.0+|e[-+]?\d+)\s*([,\]}]|$)/i.test(text))
     try {
       return JSON.parse(text, (_, value: unknown, { source = "" } = {}) =>
-        /^-?\d+$/.test(source) ? exactNumber(source) : value,
+        typeof value === "number" && source ? exactNumber(source) : value,
       );
     } catch {}
   return JSON.parse(text);
 }
 
 export function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof ExactNumber);
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parseJson } from "./json.ts";
 import { formatTyped, parseMap, parseTyped, unknownPaths, valueAt, withValue } from "./typed.ts";
 
 test("a text becomes a value of the field's type, or says what to enter", () => {
@@ -13,6 +14,18 @@ test("a text becomes a value of the field's type, or says what to enter", () => 
   assert.ok("error" in parseTyped("array", "{}"));
   assert.ok("error" in parseMap("[]"));
   assert.deepEqual(parseMap(" "), { value: {} });
+});
+
+test("a number that is typed is sent as such", () => {
+  const sent = (type: "any" | "integer" | "number", text: string) => JSON.stringify(parseTyped(type, text));
+  for (const type of ["any", "number"] as const) {
+    assert.equal(sent(type, "20.0"), '{"value":20.0}');
+    assert.equal(sent(type, "9007199254740993"), '{"value":9007199254740993}');
+  }
+  assert.equal(sent("integer", "+9007199254740993"), '{"value":9007199254740993}');
+  assert.equal(sent("integer", "-007"), '{"value":-7}');
+  assert.equal(sent("number", ".5"), '{"value":0.5}');
+  assert.equal(formatTyped("number", parseJson("20.0")), "20.0");
 });
 
 test("a field of any type takes JSON, and text without quotes", () => {

@@ -16,10 +16,9 @@ export function parseTyped(type: FieldType, text: string): Parsed {
       return trimmed === "true" || trimmed === "false" ? { value: trimmed === "true" } : { error: "Choose yes or no." };
     case "integer":
     case "number":
-      if (/^[+-]?\d+$/.test(trimmed)) return { value: exactNumber(trimmed) };
-      if (type === "integer") return { error: "Enter a whole number." };
+      if (type === "integer" && !/^[+-]?\d+$/.test(trimmed)) return { error: "Enter a whole number." };
       return trimmed !== "" && Number.isFinite(Number(trimmed))
-        ? { value: Number(trimmed) }
+        ? { value: exactNumber(trimmed) }
         : { error: "Enter a number." };
     case "any":
       return anyValue(trimmed, text);
