@@ -165,8 +165,8 @@ class OutlineWriter:
         if not count:
             return 0
         self._add_each(events[:start], first)
-        run = events[start].run
-        return start + self._loop(run).add_items(islice(events, start, start + count), run, first + start)
+        items, item = islice(events, start, start + count), events[start]
+        return start + self._loop(item.run).add_items(items, item.run, item.index, first + start)
 
     def _add_each(self, events: Sequence[Any], first: int) -> None:
         block, runs = self.block, self._runs
@@ -192,7 +192,7 @@ class OutlineWriter:
             elif kind is IterationDone:
                 loop = self._loop(event.run)
                 loop.end_open_item(event.index, self._now)
-                loop.done.append(event.index)
+                loop.succeed(event.index, event.index + 1)
                 if offset >= loop.next_point:
                     loop.add_point(offset)
             elif (handle := HANDLERS.get(kind)) is not None:

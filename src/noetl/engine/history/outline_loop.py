@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import insort
+import sys
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -52,16 +53,21 @@ class LoopPart(msgspec.Struct, array_like=True):
 
 def ranges(numbers: Iterable[int]) -> list[int]:
     """Numbers as a flat list of starts and ends of intervals."""
-    ordered = sorted(set(numbers))
-    if not ordered:
-        return []
-    flat = [ordered[0]]
-    if ordered[-1] - ordered[0] >= len(ordered):  # not a single interval
-        for number, following in pairwise(ordered):
-            if following > number + 1:
-                flat += (number + 1, following)
-    flat.append(ordered[-1] + 1)
-    return flat
+    return joined([border for number in numbers for border in (number, number + 1)])
+
+
+def joined(flat: list[int]) -> list[int]:
+    """Ranges in any order as ranges in ascending order, none of which touch."""
+    if len(flat) <= 2:
+        return flat
+    ordered = sorted(zip(flat[::2], flat[1::2], strict=True))
+    joined = list(ordered[0])
+    for start, end in ordered:
+        if start > joined[-1]:
+            joined += (start, end)
+        elif end > joined[-1]:
+            joined[-1] = end
+    return joined
 
 
 def like_items(types: list[type[e.Event]], start: int) -> int:
@@ -90,7 +96,8 @@ class LoopWriter:
         self.total = -1
         self.points: list[int] = []
         self.next_point = 0  # the offset from which it is due
-        self.done: list[int] = []
+        self.succeeded = 0  # items
+        self.done: list[int] = []  # their ranges, as they came
         self.failed: list[int] = []
         self.touched: set[int] = set()
         self.bins = [0] * BINS
@@ -104,40 +111,63 @@ class LoopWriter:
     def is_idle(self) -> bool:
         return not (self.open or self.parked or self.done or self.failed or self.touched) and self.total < 0
 
-    def add_items(self, events: Iterator[Any], run: str, offset: int) -> int:
-        """Add items that start and succeed one after the other, each with the events `ITEM_EVENTS`. Returns the number
-        of events before the first that belongs to another item or failed. Takes an iterator, because a slice would
-        write to the reference count of every event."""
+    def add_items(self, events: Iterator[Any], run: str, first: int, offset: int) -> int:
+        """Add items from `first` on that start and succeed one after the other, each with the events `ITEM_EVENTS`.
+        Returns the number of events before the first item that is another one, failed or was in flight before. Takes an
+        iterator, because a slice would write to the reference count of every event."""
         if self.parked:
             return 0
-        started_before, bins, done = self.open.keys() | self.work.keys(), self.bins, self.done
-        end = offset
-        for start, called, returned, ended in zip(events, events, events, events, strict=True):
-            task, index = returned.task, start.index
+        item, least, noted = first - 1, self._least_noted, 0
+        successors = range(first, self._next_in_flight(first))
+        for item, start, called, returned, ended in zip(successors, events, events, events, events, strict=False):
+            task = returned.task
             if (
                 (called.task is not task and called.task != task)
-                or index != task.index
-                or index != ended.index
+                or item != start.index
+                or item != task.index
+                or item != ended.index
                 or run != start.run
                 or run != task.run
                 or run != ended.run
                 or returned.outcome.error is not None
-                or index in started_before
                 or "/" in task.path
             ):
                 break
-            took = width = 0
-            if returned.duration_ms >= 1:
-                took = int(returned.duration_ms)
-                width = took.bit_length()
-            bins[width if width < BINS else -1] += 1
-            if took > self.threshold:
-                self.add_slow_item(index, took)
-            done.append(index)
-            end += 4
-            if end > self.next_point:
-                self.add_point(end - 1)
-        return end - offset
+            if returned.duration_ms >= least:
+                self.end_item(item, int(returned.duration_ms))
+                least, noted = self._least_noted, noted + 1
+        else:
+            item += 1
+        count = item - first
+        if count:
+            self.bins[0] += count - noted
+            self._add_points(count, offset)
+            self.succeed(first, item)
+        return 4 * count
+
+    @property
+    def _least_noted(self) -> int:
+        """Shorter items, in milliseconds, are only counted."""
+        return 0 if self.threshold < 0 else 1
+
+    def _next_in_flight(self, first: int) -> int:
+        return min((item for item in self.open.keys() | self.work.keys() if item >= first), default=sys.maxsize)
+
+    def _add_points(self, count: int, offset: int) -> None:
+        """The points of items that succeed from an offset on, each with four events."""
+        before, item = self.succeeded, 0
+        while (item := max(item + 1, (self.next_point - offset + 4) // 4)) <= count:
+            self.succeeded = before + item
+            self.add_point(offset + 4 * item - 1)
+        self.succeeded = before
+
+    def succeed(self, first: int, end: int) -> None:
+        done = self.done
+        if done and done[-1] == first:
+            done[-1] = end
+        else:
+            done += (first, end)
+        self.succeeded += end - first
 
     def end_open_item(self, index: int, now: int) -> None:
         start, work = self.open.pop(index, None), self.work.pop(index, None)
@@ -226,14 +256,14 @@ class LoopWriter:
 
     def part(self, run: int, now: int) -> LoopPart:
         self._end_common_wait(now)
+        done = joined(self.done)
         touched = {*self.touched, *self.open, *self.parked}
-        if touched:
-            touched.difference_update(self.done, self.failed)
+        touched = {item for item in touched.difference(self.failed) if bisect_right(done, item) % 2 == 0}
         return LoopPart(
             run,
             self.total,
             self.points,
-            ranges(self.done),
+            done,
             ranges(self.failed),
             ranges(touched),
             [number for pair in enumerate(self.bins) if pair[1] for number in pair],
@@ -246,7 +276,7 @@ class LoopWriter:
         )
 
     def add_point(self, offset: int) -> None:
-        point = offset, len(self.done), len(self.failed), len(self.open) - len(self.parked)
+        point = offset, self.succeeded, len(self.failed), len(self.open) - len(self.parked)
         if self.points[-4:-3] == [offset]:
             self.points[-4:] = point
         else:
