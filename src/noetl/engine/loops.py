@@ -40,7 +40,7 @@ MAX_ITEMS = 1 << 30
 MAX_IDLE_ITEMS = 1_000_000  # Items of a loop without tasks: its result is made at once
 MAX_LISTED_FAILURES = 5  # Failed items that the error of a loop names
 MAX_TRACEBACKS = 20  # Failed items that keep their traceback in the state; the log has all
-RESULTS_PER_CHUNK = 4_096
+RESULTS_PER_CHUNK = 2_048
 BYTES_PER_CHUNK = 1 << 16
 
 
