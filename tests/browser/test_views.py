@@ -154,6 +154,29 @@ def test_what_opens_on_a_phone_has_targets_and_fits(open_page: PageOpener, runs:
     check_width(page, 390)
 
 
+WIDTHS = """async (bar) => {
+  const sheet = new CSSStyleSheet()
+  sheet.replaceSync(`.list-scroll {border-inline-end: ${bar}px solid}`)
+  document.adoptedStyleSheets = [sheet]
+  for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame)
+  const widths = (selector) => [...document.querySelectorAll(`.list ${selector}`)].map((part) => part.clientWidth)
+  return [document.querySelector('.list').clientWidth - bar, ...widths('.list-row'), ...widths('.list-columns > *')]
+}"""
+"""The widths of a list beside its scroll bar, of its rows and of its column headers. A border stands for the scroll
+bar: those of this Chromium have no width."""
+
+
+@pytest.mark.parametrize(
+    "path", ["/runs?q={finished}", "/runs/{loop}?tab=items&run=resize%231", "/runs/{finished}?tab=events"]
+)
+def test_the_lines_of_a_list_end_at_its_edge(open_page: PageOpener, runs: ExampleRuns, path: str) -> None:
+    """Or at its scroll bar, if it has one."""
+    page = open_page(path.format_map(runs))
+    expect(page.locator(".list-row").first).to_be_visible()
+    for bar in (0, 15):
+        assert len(set(page.evaluate(WIDTHS, bar))) == 1
+
+
 def test_the_rules_about_colours_find_what_all_rules_find(open_page: PageOpener) -> None:
     page = open_page("/sign-in", None, expect=["status of 401"])
     page.get_by_role("heading", level=1).wait_for()

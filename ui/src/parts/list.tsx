@@ -44,10 +44,14 @@ export function List(props: ListProps) {
   const rowHeight = rowPixels(props.rowHeight);
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
+  const [bar, setBar] = useState(0); // width of the scroll bar: the column headers end where the rows do
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
-    const measure = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const measure = () => {
+      setView({ top: element.scrollTop, height: element.clientHeight });
+      setBar(element.offsetWidth - element.clientWidth);
+    };
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
@@ -125,7 +129,11 @@ export function List(props: ListProps) {
   }
   return (
     <div class="list">
-      {columns && <div class="list-columns">{columns}</div>}
+      {columns && (
+        <div class="list-columns" style={{ paddingInlineEnd: `${bar}px` }}>
+          {columns}
+        </div>
+      )}
       <div
         ref={box}
         class="list-scroll"

@@ -58,7 +58,7 @@ function Banner({ first, more, onRespond }: { first: WaitingRun; more: string; o
       <span class="cut">
         Needs a response: <a href={href("run", { id: first.run.execution_id })}>{first.run.path}</a>, signal{" "}
         <code>{first.wait.name}</code>
-        {since !== null && <span class="secondary">, {runningDuration(now.value - since)}</span>}
+        {since !== null && <span class="secondary nowrap">, {runningDuration(now.value - since)}</span>}
       </span>
       <Button role="operator" onClick={onRespond}>
         Respond...
