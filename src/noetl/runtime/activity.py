@@ -169,7 +169,7 @@ def waiting_sentence(waits: CountedWaits) -> str:
 
 def _paused_sentence(waits: CountedWaits) -> str:
     names = [wait.names[0] for wait in waits.first if wait.kind == "resume"]
-    return f"paused; {received_text(one_line(names[0]))}" if names else "paused"
+    return received_text(one_line(names[0])) if names else "paused"
 
 
 def _awaited(wait: Pending) -> str:
@@ -289,7 +289,7 @@ def _parked_wait(run: Run, index: int, received: str | None) -> Pending:
     parked, item = run.parked[index], None if index == WHOLE_RUN else index
     subject = run.id if item is None else f"{run.id}[{item}]"
     if received is not None:
-        text = f"{subject} waits for the execution to be resumed: {received_text(received)}"
+        text = f"{subject} waits: {received_text(received)}"
         return Pending("resume", run.step, run.id, item, (received,), None, parked.since, text)
     text = f"{subject} waits for {awaited_text(parked)}"
     return Pending(parked.until, run.step, run.id, item, parked.names, parked.due, parked.since, text)  # type: ignore[arg-type]

@@ -255,7 +255,7 @@ def test_a_wait_whose_signal_came_while_the_run_was_paused_ends_when_it_is_resum
     stage = play(workflow, during=during)
     (one, first_says), (every, all_say) = seen
     received = "signal 'go2' was received and is kept until the execution is resumed"
-    assert (one.waits, one.activity) == (" resume signal ", f"paused; {received}")
+    assert (one.waits, one.activity) == (" resume signal ", received)
     assert [(wait.kind, wait.item, wait.name) for wait in details(one).waits] == [
         *(("signal", 0, "go"), ("signal", 0, "go0"), ("signal", 1, "go"))
     ]
@@ -263,7 +263,7 @@ def test_a_wait_whose_signal_came_while_the_run_was_paused_ends_when_it_is_resum
     assert {(wait.kind, wait.item, wait.name, wait.due) for wait in details(every).waits} == {
         *(("resume", 0, "go", None), ("resume", 1, "go", None), ("resume", 2, "go2", None))
     }
-    assert details(every).waits[0].message.startswith("ask#1[0] waits for the execution to be resumed: signal 'go' was")
+    assert details(every).waits[0].message.startswith("ask#1[0] waits: signal 'go' was received")
     assert "answer with" in str(first_says)
     assert "answer with" not in str(all_say)
     assert "; signal 'go' was received and is kept until the execution is resumed" in str(all_say)

@@ -61,8 +61,17 @@ function paintSpan(drawing: Drawing, span: Span, scene: Scene): void {
   ];
   if (right < 0 || left > width) return;
   const top = (height - BAR) / 2;
-  if (span.loop) paintBand(drawing, bandOf(span.loop, scene.outline), scene, last, toneName);
-  for (const { from, to, kind } of segmentsOf(span, end)) {
+  const segments = segmentsOf(span, end);
+  if (span.loop) {
+    context.save();
+    context.beginPath();
+    for (const { from, to, kind } of segments)
+      if (kind === "work") context.rect(pixelOf(axis, from), 0, pixelOf(axis, to) - pixelOf(axis, from) + 1, height);
+    context.clip(); // the points of a band are too few to show where it waits
+    paintBand(drawing, bandOf(span.loop, scene.outline), scene, last, toneName);
+    context.restore();
+  }
+  for (const { from, to, kind } of segments) {
     const [x, wide] = [pixelOf(axis, from), Math.max(1.5, pixelOf(axis, to) - pixelOf(axis, from))];
     if (kind === "work") {
       if (span.loop) continue; // its band shows it
