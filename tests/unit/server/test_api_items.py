@@ -181,6 +181,7 @@ def test_a_loop_whose_items_all_wait_does_not_work(admin: httpx2.Client) -> None
         until(admin, execution, "waiting")
         outline = admin.get(f"{API}/{execution}/outline").json()
         assert outline["loops"][0]["waits"]["to_ms"][-1] == -1
+        assert_later_events_do_not_lengthen_a_present_wait(admin, execution)
         assert admin.post(f"{API}/{execution}/signals", json={"name": "go"}).status_code == 202
     until(admin, execution, "succeeded")
     outline = admin.get(f"{API}/{execution}/outline").json()
@@ -190,8 +191,21 @@ def test_a_loop_whose_items_all_wait_does_not_work(admin: httpx2.Client) -> None
     assert waited["external"] == [sum(lengths)]
     assert all(length > 0 for length in lengths)
     details = admin.get(f"{API}/{execution}/step-run", params={"run": "start#1"}).json()
+    assert details["waiting_since"] is None
     rounding = 2  # the outline has whole milliseconds
     assert abs(details["waited_ms"] - waited["worker"][0] - waited["external"][0]) <= rounding
+
+
+def assert_later_events_do_not_lengthen_a_present_wait(client: httpx2.Client, execution: str) -> None:
+    """Of the loop, and of its item."""
+    item = client.get(f"{API}/{execution}").json()["waits"][0]["item"]
+    queries: list[dict[str, Any]] = [{"run": "start#1"}, {"run": "start#1", "item": item}]
+    before = [client.get(f"{API}/{execution}/step-run", params=query).json() for query in queries]
+    assert client.post(f"{API}/{execution}/signals", json={"name": "other"}).status_code == 202
+    after = [client.get(f"{API}/{execution}/step-run", params=query).json() for query in queries]
+    for name in ("worked_ms", "waited_ms", "waiting_since"):
+        assert [details[name] for details in before] == [details[name] for details in after]
+    assert None not in [details["waiting_since"] for details in after]
 
 
 def test_items_that_were_retried_have_their_latest_status(admin: httpx2.Client, loop: str) -> None:

@@ -1379,7 +1379,10 @@ export interface StepOutline {
   failed: number[];
 }
 
-/** A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. */
+/**
+ * A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. `waited_ms` is
+ * without the present wait, which began at `waiting_since`.
+ */
 export interface StepRun {
   run: string;
   item: number | null;
@@ -1391,6 +1394,7 @@ export interface StepRun {
   ended: string | null;
   worked_ms: number;
   waited_ms: number;
+  waiting_since: string | null;
   leases: Lease[];
   waits: StepRunWait[];
   writes: Write[];

@@ -160,7 +160,8 @@ class VisitView(msgspec.Struct, frozen=True):
 
 
 class StepRunView(msgspec.Struct, frozen=True):
-    """A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read."""
+    """A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. `waited_ms` is
+    without the present wait, which began at `waiting_since`."""
 
     run: str
     item: int | None
@@ -172,6 +173,7 @@ class StepRunView(msgspec.Struct, frozen=True):
     ended: str | None
     worked_ms: float
     waited_ms: float
+    waiting_since: str | None
     leases: list[LeaseView]
     waits: list[StepRunWaitView]
     writes: list[WriteView]
@@ -200,7 +202,9 @@ async def step_run(call: ApiCall, query: StepRunQuery) -> StepRunView:
 
 def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
     history = details.history
-    worked, waited = _times(history, details.now, index.loop if index.loop_block >= 0 else None)
+    loop = index.loop if index.loop_block >= 0 and history.item is None else None
+    since = _waiting_since(history, loop)
+    worked, waited = _times(history, details.now if since is None else since, loop)
     status: Any = history.status
     return StepRunView(
         history.run,
@@ -213,6 +217,7 @@ def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
         optional_rfc3339(history.ended),
         worked,
         waited,
+        optional_rfc3339(since),
         [
             LeaseView(lease.fence, lease.worker, rfc3339(lease.start), optional_rfc3339(lease.end), lease.end_reason)
             for lease in history.leases
@@ -223,7 +228,7 @@ def _view(index: RunIndex, details: StepRunDetails) -> StepRunView:
         history.result,
         history.error,
         history.children,
-        _loop(index) if history.item is None and index.loop_block >= 0 else None,
+        None if loop is None else _loop(index),
         details.truncated,
     )
 
@@ -265,21 +270,32 @@ def _visit(task: str, path: str, attempts: list[AttemptRecord], kinds: dict[str,
     return VisitView(task, label, kinds.get(label, ""), int(visit), views)
 
 
-def _times(history: StepRunHistory, now: float, loop: LoopDetails | None) -> tuple[float, float]:
-    """Milliseconds of work and of waiting. A loop works from its first lease on, except while all its started items
-    wait; an item works while its tasks run."""
+def _waiting_since(history: StepRunHistory, loop: LoopDetails | None) -> float | None:
+    """When the present wait of a step run or an item began; a loop waits while all its started items do."""
+    if history.ended is not None:
+        return None
+    if history.started is None:
+        return history.scheduled
+    if loop is not None:
+        return None if loop.wait is None else loop.wait.start / 1000
+    waits = (wait.since for wait in reversed(history.waits) if wait.item == history.item and wait.end is None)
+    return next(waits, None)
+
+
+def _times(history: StepRunHistory, until: float, loop: LoopDetails | None) -> tuple[float, float]:
+    """Milliseconds of work and of waiting, of one that has not ended until a time. A loop works from its first lease
+    on, except while all its started items wait; an item works while its tasks run."""
     begin = history.started if history.item is not None else history.scheduled
     if begin is None:
         return 0.0, 0.0
-    end = history.ended if history.ended is not None else now
+    end = history.ended if history.ended is not None else until
     total = max(0.0, end - begin) * 1000
     if history.duration_ms is not None:
         total = float(history.duration_ms)
     if history.item is not None:
         worked = history.work_ms
     elif loop is not None:
-        waits = loop.waited_ms + (max(0.0, end * 1000 - loop.wait.start) if loop.wait is not None else 0)
-        worked = max(0.0, (end - history.started) * 1000 - waits) if history.started is not None else 0.0
+        worked = max(0.0, (end - history.started) * 1000 - loop.waited_ms) if history.started is not None else 0.0
     else:
         worked = sum((lease.end if lease.end is not None else end) - lease.start for lease in history.leases) * 1000
     return round(worked, 3), round(max(0.0, total - worked), 3)

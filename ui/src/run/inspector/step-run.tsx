@@ -150,10 +150,8 @@ function Facts({
 }
 
 /** The duration of the current wait; for a past event only ended waits are known. */
-function openWaitMs(model: RunModel, { waits, item, started, scheduled, ended }: StepRun): number {
-  if (ended || model.isPast.value) return 0;
-  const wait = waits.findLast((other) => other.item === item && !other.to);
-  const since = millis(wait?.since ?? (started ? null : scheduled));
+function openWaitMs(model: RunModel, { waiting_since }: StepRun): number {
+  const since = model.isPast.value ? null : millis(waiting_since);
   return since === null ? 0 : Math.max(0, now.value - since);
 }
 
