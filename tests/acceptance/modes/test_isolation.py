@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.acceptance.modes.stage import (
     noetl,
 )
 from tests.servers.ports import reserved_port
+from tests.verifying import check_databases
 
 NOBODY = 65534
 MASTER_KEY, OTHER, NATS = "d5" * 32, "canary-of-postgres", "canary-of-nats"
@@ -103,13 +105,19 @@ class Anywhere(Process):
         return self
 
 
+@pytest.fixture
+def site() -> Iterator[Path]:
+    """A folder that every user can enter. Each pytest that starts on the machine closes the one above `tmp_path`."""
+    with tempfile.TemporaryDirectory(prefix="noetl-site-") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+        check_databases(Path(folder))
+
+
 def owned_by(uid: int, folder: Path) -> None:
-    """Give a folder and everything in it to a user; the folders above are opened for it."""
+    """Give a folder and everything in it to a user."""
     for path in (folder, *folder.rglob("*")):
         os.chown(path, uid, uid)
-    for parent in folder.parents:
-        if parent != Path("/") and not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o011)
 
 
 @contextmanager
@@ -191,21 +199,16 @@ def test_dev_does_not_show_its_secrets(tmp_path: Path) -> None:
 
 
 @ROOT
-def test_workers_of_another_user_cannot_read_database_and_keys(tmp_path: Path) -> None:
+def test_workers_of_another_user_cannot_read_database_and_keys(site: Path) -> None:
     """H5: with one user for both, three lines of Python made an author an admin."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    for path in (folder, *folder.parents):
-        if path != Path("/") and not path.stat().st_mode & 0o001:
-            path.chmod(path.stat().st_mode | 0o011)
-    db, port = folder / "data" / "noetl.db", reserved_port()
-    token = make_token(folder, str(db), "admin")
-    done = noetl(folder, "credential", "set", "c", "--kind", "bearer", "--db", str(db), stdin='{"token": "the-s3cret"}')
+    db, port = site / "data" / "noetl.db", reserved_port()
+    token = make_token(site, str(db), "admin")
+    done = noetl(site, "credential", "set", "c", "--kind", "bearer", "--db", str(db), stdin='{"token": "the-s3cret"}')
     assert done.returncode == 0, done.stderr
-    key = folder / "home" / "noetl" / "master.key"
+    key = site / "home" / "noetl" / "master.key"
     assert key.exists()
     args = ("server", "--port", str(port), "--db", str(db), "--workers", "1", "--workers-user", str(NOBODY))
-    with server(folder, Anywhere(folder, "server", *args), port, token) as client:
+    with server(site, Anywhere(site, "server", *args), port, token) as client:
         code = f"""
 result = dict(
     uid=[os.getuid(), os.geteuid(), os.getgid(), os.getgroups()],
@@ -220,7 +223,7 @@ result = dict(
         assert 0 not in worker["uid"][3]
         assert worker["shut"] == [True, True, True]
         assert worker["worker"] == [True, True], "neither the worker nor its server lets itself be read"
-        assert worker["home"] != str(folder / "home")
+        assert worker["home"] != str(site / "home")
         # the server itself opens credentials for its workers
         text = json.loads(playbook("result = len(auth['token'])"))
         text["keychain"] = [{"name": "c", "kind": "bearer"}]
@@ -230,19 +233,17 @@ result = dict(
 
 
 @ROOT
-def test_a_server_and_its_workers_of_one_user_cannot_be_looked_into(tmp_path: Path) -> None:
+def test_a_server_and_its_workers_of_one_user_cannot_be_looked_into(site: Path) -> None:
     """Without root the memory and environment of both are shut, and everything that they do works all the same."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    db, port = folder / "data" / "noetl.db", reserved_port()
-    token = make_token(folder, str(db), "admin")
-    (folder / "tmp").mkdir(exist_ok=True)
-    (folder / "mine").touch(0o600)
-    owned_by(NOBODY, folder)
-    process = Anywhere(folder, "server", "server", "--port", str(port), "--db", str(db), "--workers", "1", **SECRETS)
+    db, port = site / "data" / "noetl.db", reserved_port()
+    token = make_token(site, str(db), "admin")
+    (site / "tmp").mkdir(exist_ok=True)
+    (site / "mine").touch(0o600)
+    owned_by(NOBODY, site)
+    process = Anywhere(site, "server", "server", "--port", str(port), "--db", str(db), "--workers", "1", **SECRETS)
     process.uid = NOBODY
     process.output.touch()
-    with server(folder, process, port, token) as client:
+    with server(site, process, port, token) as client:
         code = """
 result = dict(
     uid=os.getuid(),
@@ -256,7 +257,7 @@ result = dict(
         ended = client.ended(client.start({"playbook": json.dumps(shell)}))
         assert ended["result"]["stdout"].split() == [str(NOBODY), "0"], ended
         shell["workflow"][0]["tool"] |= {
-            "command": f"cat {folder}/mine 2>/dev/null || echo shut; chmod 644 {folder}/mine 2>/dev/null || echo no",
+            "command": f"cat {site}/mine 2>/dev/null || echo shut; chmod 644 {site}/mine 2>/dev/null || echo no",
             "spec": {"sandbox": "landlock"},
         }
         ended = client.ended(client.start({"playbook": json.dumps(shell)}))
@@ -265,12 +266,12 @@ result = dict(
 
 
 @ROOT
-def test_without_root_there_is_no_other_user(tmp_path: Path) -> None:
-    owned_by(NOBODY, tmp_path)
+def test_without_root_there_is_no_other_user(site: Path) -> None:
+    owned_by(NOBODY, site)
     words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, "-m", "noetl.cli"]
     done = subprocess.run(
         [*reachable(), *words, "server", "--port", "0", "--workers", "1", "--workers-user", "1"],
-        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=SECONDS, check=False,
+        cwd=site, env=environment(site), capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "--workers-user 1 needs root" in done.stderr
