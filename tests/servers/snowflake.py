@@ -34,7 +34,7 @@ from fakesnow.statement_type import DML_TYPE_IDS, statement_type_id
 from fakesnow.variables import Variables
 from sqlglot import Dialect, TokenType
 
-USER, PASSWORD = "LOADER", "correct-horse-battery"
+USER, PASSWORD = "LOADER", "canary-of-snowflake"
 HOLD = "/* hold */"
 """Statements with this comment wait until the server is `open`."""
 QUOTED, QUOTES = {TokenType.STRING, TokenType.IDENTIFIER}, "'\""
