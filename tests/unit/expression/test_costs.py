@@ -24,8 +24,8 @@ from noetl.expression.values import Fault, Missing, lookup
 BUDGET_SECONDS = 0.01
 CPU_SECONDS = 1.0
 LIMIT_SECONDS = 300  # for all calls of one entry; only a call that never ends gets there
-STRIDE = 8
-"""The default run makes one in eight of the 480 calls of an entry; `make soak-fuzz` makes all."""
+STRIDE = 16
+"""The default run makes one in sixteen of the 480 calls of an entry; `make soak-fuzz` makes all."""
 
 MIB = 1 << 20
 

@@ -23,7 +23,7 @@ from noetl.server.app import endpoints
 from noetl.server.openapi import describe
 from noetl.settings import MasterKeySettings
 
-EXAMPLES = 6
+EXAMPLES, EXAMPLES_OF_SOAK = 3, 6
 OPERATIONS = {
     f"{method.upper()} {path}"
     for path, operations in describe(endpoints(), "1")["paths"].items()
@@ -31,7 +31,6 @@ OPERATIONS = {
     if method in ("get", "put", "post", "delete", "patch", "head")
 }
 SETTINGS = settings(
-    max_examples=EXAMPLES,
     deadline=None,
     derandomize=True,
     database=None,
@@ -67,11 +66,12 @@ def check_case(server: ApiServer, case: schemathesis.Case) -> None:
     case.call_and_validate(base_url=server.url, headers=headers, timeout=120, checks=checks)
 
 
-def defects(server: ApiServer, schema: BaseSchema) -> list[str]:
+def defects(server: ApiServer, schema: BaseSchema, examples: int) -> list[str]:
     """A message for each operation with an invalid response. One test calls all operations: with a parameter for each,
     every pytest worker would generate all requests."""
     messages, tested = [], set()
-    for result in get_all_tests(schema=schema, test_func=check_case, settings=SETTINGS, given_kwargs=None):
+    options = settings(SETTINGS, max_examples=examples)
+    for result in get_all_tests(schema=schema, test_func=check_case, settings=options, given_kwargs=None):
         operation, test = result.ok()
         tested.add(operation.label)
         try:
@@ -83,12 +83,12 @@ def defects(server: ApiServer, schema: BaseSchema) -> list[str]:
 
 
 def test_no_request_meets_a_defect(server: ApiServer) -> None:
-    assert defects(server, described(coverage=False)) == []
+    assert defects(server, described(coverage=False), EXAMPLES) == []
 
 
 @pytest.mark.slow(part="fuzz")
 def test_no_request_at_the_edge_of_a_parameter_meets_a_defect(server: ApiServer) -> None:
-    assert defects(server, described(coverage=True)) == []
+    assert defects(server, described(coverage=True), EXAMPLES_OF_SOAK) == []
 
 
 def test_the_server_still_works(server: ApiServer) -> None:
