@@ -11,16 +11,13 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import PageOpener
+from tests.browser.opening import PATIENCE_MS, PageOpener
 from tests.browser.packages import locked
 from tests.browser.recorded import RECORDED, record, record_others
 from tests.browser.serving import PageServer, database_in, page_server
 from tests.verifying import check_databases
 
-EXPECT_MILLISECONDS = 30_000
-"""How long a page may take on a busy machine; an expectation that holds earlier does not wait."""
-
-expect.set_options(timeout=EXPECT_MILLISECONDS)
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="package")

@@ -118,7 +118,7 @@ def test_a_view_that_does_not_poll_notices_that_the_server_is_back(open_page: Pa
     page.get_by_role("link", name="Playbooks").first.click()
     expect(page.locator(".connection")).to_contain_text("Reconnecting")
     page.unroute("**/api/**")
-    expect(page.get_by_role("img", name="Connected")).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("img", name="Connected")).to_be_visible()
 
 
 def test_the_dialog_of_the_list_stays_when_nothing_waits_any_more(open_page: PageOpener, runs: ExampleRuns) -> None:
@@ -135,6 +135,6 @@ def test_the_dialog_of_the_list_stays_when_nothing_waits_any_more(open_page: Pag
     page.get_by_role("dialog").get_by_label("by").fill("otto")
     runs.act(execution, "signals", name="verdict", payload={"ship": True, "by": "ada"})
     answers.pop(0)
-    expect(page.locator(".attention")).to_have_count(0, timeout=30_000)
+    expect(page.locator(".attention")).to_have_count(0)
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("no longer waits")
     expect(page.get_by_role("dialog").get_by_label("by")).to_have_value("otto")

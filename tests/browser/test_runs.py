@@ -69,7 +69,7 @@ def test_a_new_run_waits_behind_a_button(open_page: PageOpener, runs: ExampleRun
     before = rows(page)
     started = runs.ended("shop/orders")
     button = page.get_by_role("button", name="1 new run")
-    expect(button).to_be_visible(timeout=20_000)
+    expect(button).to_be_visible()
     assert rows(page) == before
     button.click()
     expect(row(page, started)).to_be_visible()
@@ -81,7 +81,7 @@ def test_a_run_that_leaves_the_filter_keeps_its_row(open_page: PageOpener, runs:
     page = open_page("/runs?status=waiting")
     expect(row(page, execution)).to_contain_text("waiting")
     runs.act(execution, "cancel", reason="tried")
-    expect(row(page, execution)).to_contain_text("cancelled", timeout=20_000)
+    expect(row(page, execution)).to_contain_text("cancelled")
 
 
 def test_keys_move_preview_select_and_open(open_page: PageOpener, runs: ExampleRuns) -> None:
