@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.engine import events as e
+from noetl.engine.history.items_in_flight import ItemsInFlight
 from noetl.engine.history.outline_loop import LoopPart, LoopWriter, like_items
 from noetl.model.identity import TaskId, step_of
 
@@ -115,11 +116,7 @@ class OutlineWriter:
         names = run_names(before) if before is not None else []
         for part in before.loops if before is not None else ():
             if part.open or part.parked:
-                loop = self._loops[names[part.run]] = LoopWriter()
-                loop.open = {index: start for index, start, _ in part.open}
-                loop.work = {index: float(work) for index, _, work in part.open}
-                loop.parked = dict(part.parked)
-                loop.waits_for = loop.common_wait
+                self._loops[names[part.run]] = LoopWriter(ItemsInFlight(part.open, part.parked))
 
     def _begin(self, first: int) -> None:
         self.block = Block(first, 0, 0)
@@ -177,7 +174,7 @@ class OutlineWriter:
                 if task.index is None:
                     if task.run not in runs:
                         self._run(task.run)
-                elif task.index not in (loop := self._loop(task.run)).open:  # else its item is part of the block anyway
+                elif task.index not in (loop := self._loop(task.run)).in_flight.open:  # else the block has it
                     loop.touched.add(task.index)
             elif kind is TaskDone:
                 task = event.task
@@ -185,13 +182,13 @@ class OutlineWriter:
                     if task.run not in runs:
                         self._run(task.run)
                 elif "/" not in task.path:  # a task inside of another is part of its time
-                    work = self._loop(task.run).work
+                    work = self._loop(task.run).in_flight.work
                     work[task.index] = work.get(task.index, 0.0) + event.duration_ms
                 if event.outcome.error is not None:
                     block.errors.append(offset)
             elif kind is IterationDone:
                 loop = self._loop(event.run)
-                loop.end_open_item(event.index, self._now)
+                loop.end_item(event.index, self._now)
                 loop.succeed(event.index, event.index + 1)
                 if offset >= loop.next_point:
                     loop.add_point(offset)
@@ -206,7 +203,7 @@ class OutlineWriter:
                 loop.add_point(block.events - 1)
                 block.loops.append(loop.part(self._run(name), self._now))
             loop.clear()
-        self._loops = {name: loop for name, loop in self._loops.items() if loop.open or loop.parked}
+        self._loops = {name: loop for name, loop in self._loops.items() if loop.in_flight}
         block.steps = list(self._steps)
         block.arcs = [number for key, fired in self._arcs.items() for number in (*key, *fired)]
         block.retried = [number for pair in self._retried.items() for number in pair]
@@ -332,7 +329,7 @@ class OutlineWriter:
         if event.index is None:
             self.block.waits += (self._run(event.run), offset, kind)
         else:
-            self._loop(event.run).park(event.index, kind, self._now)
+            self._loop(event.run).in_flight.park(event.index, kind, self._now)
 
     def _resumed(self, event: e.StepResumed, offset: int) -> None:
         if event.index is None:
@@ -373,11 +370,11 @@ class OutlineWriter:
         loop.add_point(offset)
 
     def _item_started(self, event: e.IterationStarted, offset: int) -> None:
-        self._loop(event.run).open.setdefault(event.index, self._now)
+        self._loop(event.run).in_flight.open.setdefault(event.index, self._now)
 
     def _item_failed(self, event: e.IterationFailed, offset: int) -> None:
         loop = self._loop(event.run)
-        loop.end_open_item(event.index, self._now)
+        loop.end_item(event.index, self._now)
         loop.failed.append(event.index)
         loop.add_error(event.index, event.error)
         self.block.errors.append(offset)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
 
 from noetl.engine import events as e
+from noetl.engine.history.items_in_flight import ItemsInFlight
 
 BINS = 24
 """Durations of items: bin 0 is below 1 ms, bin n below 2 to the power of n ms, the last one has all longer ones."""
@@ -82,22 +81,18 @@ def like_items(types: list[type[e.Event]], start: int) -> int:
 class LoopWriter:
     """A loop while its block is being written."""
 
-    def __init__(self) -> None:
-        self.total = -1
-        self.open: dict[int, int] = {}  # start of the items in flight, in milliseconds
-        self.work: dict[int, float] = {}  # milliseconds that their tasks took
-        self.parked: dict[int, int] = {}
-        self.waits_for = 0  # the kind of wait, while all started items wait
+    def __init__(self, in_flight: ItemsInFlight | None = None) -> None:
+        self.in_flight = ItemsInFlight() if in_flight is None else in_flight
         self.clear()
 
     def clear(self) -> None:
-        """Begin the next block with the items in flight, their work rounded as the previous block stored it."""
-        self.work = {index: float(int(work)) for index, work in self.work.items() if index in self.open}
+        """Begin the next block with the items in flight."""
+        self.in_flight.begin_block()
         self.total = -1
         self.points: list[int] = []
         self.next_point = 0  # the offset from which it is due
         self.succeeded = 0  # items
-        self.done: list[int] = []  # their ranges, as they came
+        self.done: list[int] = []  # their ranges, in the order of their ends
         self.failed: list[int] = []
         self.touched: set[int] = set()
         self.bins = [0] * BINS
@@ -105,20 +100,27 @@ class LoopWriter:
         self.errors: dict[tuple[str, str], ItemError] = {}
         self.slowest: list[tuple[int, int]] = []
         self.threshold = -1
-        self.waits: list[int] = []
 
     @property
     def is_idle(self) -> bool:
-        return not (self.open or self.parked or self.done or self.failed or self.touched) and self.total < 0
+        return not (self.in_flight or self.done or self.failed or self.touched) and self.total < 0
 
     def add_items(self, events: Iterator[Any], run: str, first: int, offset: int) -> int:
         """Add items from `first` on that start and succeed one after the other, each with the events `ITEM_EVENTS`.
         Returns the number of events before the first item that is another one, failed or was in flight before. Takes an
         iterator, because a slice would write to the reference count of every event."""
-        if self.parked:
+        if self.in_flight.parked:
             return 0
-        item, least, noted = first - 1, self._least_noted, 0
-        successors = range(first, self._next_in_flight(first))
+        count = self._add_durations(events, run, first)
+        if count:
+            self._add_points(count, offset)
+            self.succeed(first, first + count)
+        return 4 * count
+
+    def _add_durations(self, events: Iterator[Any], run: str, first: int) -> int:
+        """Add the durations of the items that follow each other, and return how many they are."""
+        item, least, added = first - 1, self._shortest_added, 0
+        successors = range(first, self.in_flight.next_item(first))
         for item, start, called, returned, ended in zip(successors, events, events, events, events, strict=False):
             task = returned.task
             if (
@@ -134,24 +136,17 @@ class LoopWriter:
             ):
                 break
             if returned.duration_ms >= least:
-                self.end_item(item, int(returned.duration_ms))
-                least, noted = self._least_noted, noted + 1
+                self.add_duration(item, int(returned.duration_ms))
+                least, added = self._shortest_added, added + 1
         else:
             item += 1
-        count = item - first
-        if count:
-            self.bins[0] += count - noted
-            self._add_points(count, offset)
-            self.succeed(first, item)
-        return 4 * count
+        self.bins[0] += item - first - added
+        return item - first
 
     @property
-    def _least_noted(self) -> int:
-        """Shorter items, in milliseconds, are only counted."""
+    def _shortest_added(self) -> int:
+        """Milliseconds. Shorter items are only counted: none of them is among the slowest."""
         return 0 if self.threshold < 0 else 1
-
-    def _next_in_flight(self, first: int) -> int:
-        return min((item for item in self.open.keys() | self.work.keys() if item >= first), default=sys.maxsize)
 
     def _add_points(self, count: int, offset: int) -> None:
         """The points of items that succeed from an offset on, each with four events."""
@@ -169,23 +164,21 @@ class LoopWriter:
             done += (first, end)
         self.succeeded += end - first
 
-    def end_open_item(self, index: int, now: int) -> None:
-        start, work = self.open.pop(index, None), self.work.pop(index, None)
-        if self.parked:
-            self._end_beside_waiting(index, now if start is None else start, now, int(work or 0))
-        if start is None and work is None:
+    def end_item(self, index: int, now: int) -> None:
+        duration = self.in_flight.end(index, now)
+        if duration is None:
             self.unknown += 1
         else:
-            self.end_item(index, max(0 if start is None else now - start, int(work or 0), 0))
+            self.add_duration(index, duration)
 
-    def end_item(self, index: int, took: int) -> None:
-        width = took.bit_length()
+    def add_duration(self, index: int, milliseconds: int) -> None:
+        width = milliseconds.bit_length()
         self.bins[width if width < BINS else -1] += 1
-        if took > self.threshold:
-            self.add_slow_item(index, took)
+        if milliseconds > self.threshold:
+            self.add_slow_item(index, milliseconds)
 
-    def add_slow_item(self, index: int, took: int) -> None:
-        insort(self.slowest, (took, index))
+    def add_slow_item(self, index: int, milliseconds: int) -> None:
+        insort(self.slowest, (milliseconds, index))
         del self.slowest[:-MAX_SLOWEST]
         self.threshold = self.slowest[0][0] if len(self.slowest) == MAX_SLOWEST else -1
 
@@ -200,64 +193,24 @@ class LoopWriter:
         else:
             group.count, group.first, group.last = group.count + 1, min(group.first, index), max(group.last, index)
 
-    # -- waits --------------------------------------------------------------------------------------------------------
-
-    def park(self, index: int, kind: int, now: int) -> None:
-        self._end_common_wait(now)
-        self.parked[index] = kind
-        self._note_wait(self.common_wait, now)
-
     def resume(self, index: int, now: int) -> None:
-        self._end_common_wait(now)
-        self.parked.pop(index, None)
+        self.in_flight.resume(index, now)
         self.touched.add(index)
-        self._note_wait(self.common_wait, now)
 
     def resume_all(self, kind: int, now: int) -> None:
         """End the waits of a kind."""
-        self._end_common_wait(now)
-        self.touched.update(self.parked)
-        self.parked = {item: other for item, other in self.parked.items() if other != kind}
-        self._note_wait(self.common_wait, now)
+        self.touched.update(self.in_flight.parked)
+        self.in_flight.resume_all(kind, now)
 
     def stop(self, now: int) -> None:
         """End all items in flight."""
-        self._end_common_wait(now)
-        self.touched.update(self.open, self.parked)
-        self.open, self.work, self.parked = {}, {}, {}
-        self._note_wait(self.common_wait, now)
-
-    def _end_beside_waiting(self, index: int, start: int, now: int, work: int) -> None:
-        if self.parked.pop(index, None) is None:
-            self._end_common_wait(now, min(start, now - work))
-        self._note_wait(self.common_wait, now)
-
-    def _end_common_wait(self, now: int, began: int | None = None) -> None:
-        """End the common wait of all started items when the first one began that has started since. Only the events of
-        waits look for it, so that the start of an item costs nothing. `began`: an item that has just ended."""
-        if not self.waits_for:
-            return
-        since = islice(reversed(self.open.items()), max(0, len(self.open) - len(self.parked)))
-        begins = [min(start, now - int(self.work.get(index, 0))) for index, start in since]  # work is reported later
-        if began is not None:
-            begins.append(began)
-        if begins:
-            self._note_wait(0, min(begins))
-
-    @property
-    def common_wait(self) -> int:
-        """The kind of wait of the item that was the last to wait; 0 if an item works or none waits."""
-        return next(reversed(self.parked.values())) if self.parked and len(self.open) <= len(self.parked) else 0
-
-    def _note_wait(self, kind: int, at: int) -> None:
-        if kind != self.waits_for:
-            self.waits_for = kind
-            self.waits += (at, kind)
+        self.touched.update(self.in_flight.open, self.in_flight.parked)
+        self.in_flight.stop(now)
 
     def part(self, run: int, now: int) -> LoopPart:
-        self._end_common_wait(now)
-        done = joined(self.done)
-        touched = {*self.touched, *self.open, *self.parked}
+        items, done = self.in_flight, joined(self.done)
+        items.end_common_wait(now)
+        touched = {*self.touched, *items.open, *items.parked}
         touched = {item for item in touched.difference(self.failed) if bisect_right(done, item) % 2 == 0}
         return LoopPart(
             run,
@@ -270,13 +223,13 @@ class LoopWriter:
             self.unknown,
             list(self.errors.values()),
             self.slowest,
-            [(index, start, int(self.work.get(index, 0))) for index, start in self.open.items()],
-            list(self.parked.items()),
-            self.waits,
+            [(index, start, int(items.work.get(index, 0))) for index, start in items.open.items()],
+            list(items.parked.items()),
+            items.waits,
         )
 
     def add_point(self, offset: int) -> None:
-        point = offset, self.succeeded, len(self.failed), len(self.open) - len(self.parked)
+        point = offset, self.succeeded, len(self.failed), self.in_flight.running
         if self.points[-4:-3] == [offset]:
             self.points[-4:] = point
         else:
