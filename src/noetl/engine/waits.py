@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -48,7 +48,7 @@ def deliver_signal(decision: Decision) -> bool:
         return False
     run, index = waiter
     keys = run.parked[index].keys
-    name = _first_sent(state, {name: state.signals[name][0][0] for name in names if name in keys}) if keys else names[0]
+    name = _first_sent(state, {key: state.signals[key][0][0] for key in names if key in keys}) if keys else names[0]
     number, payload = state.signals[name][0]
     result = {"signal": name, "payload": payload} if keys else payload
     actor = state.signal_ids.get(number)
@@ -75,22 +75,25 @@ def awaited_signals(state: Execution, names: AbstractSet[str] | None = None) -> 
     return awaited
 
 
-def answered_waits(state: Execution) -> dict[tuple[str, int], str]:
-    """The runs and items of a paused execution that get a kept signal when it is resumed, and the name of the signal;
-    in the order of `deliver_signal`."""
-    answered: dict[tuple[str, int], str] = {}
+ReceivedSignals: TypeAlias = Mapping[tuple[str, int], str]
+"""The name of a signal by the run and item that get it when the execution is resumed."""
+
+
+def received_signals(state: Execution) -> ReceivedSignals:
+    """The kept signals that end waits of a paused execution, assigned in the order of `deliver_signal`."""
+    received: dict[tuple[str, int], str] = {}
     if state.status != "paused":
-        return answered
-    kept = {name: [number for number, _ in signals] for name, signals in state.signals.items()}
-    for name, numbers in kept.items():
+        return received
+    numbers = {name: [number for number, _ in signals] for name, signals in state.signals.items()}
+    for name in numbers:
         for run, index in _waiting_for_signal(state, name):
-            if not numbers:
+            if not numbers[name]:
                 break
-            if (run.id, index) not in answered:
-                names = [key for key in run.parked[index].signals if kept.get(key)]
-                first = answered[run.id, index] = _first_sent(state, {key: kept[key][0] for key in names})
-                kept[first].pop(0)
-    return answered
+            if (run.id, index) not in received:
+                oldest = {other: numbers[other][0] for other in run.parked[index].signals if numbers.get(other)}
+                signal = received[run.id, index] = _first_sent(state, oldest)
+                numbers[signal].pop(0)
+    return received
 
 
 def _waiting_for_signal(state: Execution, name: str) -> Iterator[tuple[Run, int]]:
@@ -147,12 +150,12 @@ def awaited_text(parked: Parked) -> str:
 
 
 def received_text(name: str) -> str:
-    """The signal that ends a wait of a paused execution."""
+    """The kept signal of a paused execution, for messages."""
     return f"signal {name!r} was received and is kept until the execution is resumed"
 
 
 def _first_sent(state: Execution, numbers: Mapping[str, str]) -> str:
-    """The name whose signal of this number came first."""
+    """The name of the signal that was received first; `numbers` are their ids by name."""
     names = {number: name for name, number in numbers.items()}
     return next((names[number] for number in state.signal_ids if number in names), next(iter(numbers)))
 

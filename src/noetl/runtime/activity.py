@@ -14,15 +14,14 @@ import msgspec
 
 from noetl.engine.signal_fields import SignalField, parts_of
 from noetl.engine.state import WHOLE_RUN, Execution, Run
-from noetl.engine.waits import answered_waits, awaited_text, received_text
+from noetl.engine.waits import ReceivedSignals, awaited_text, received_signals, received_text
 from noetl.timestamps import optional_rfc3339, rfc3339
 from noetl.wording import cut
 
 WaitKind = Literal["signal", "child", "retry", "event", "worker", "join", "admission", "timer", "resume"]
-"""A run that waits to be resumed has its signal, which is kept while the execution is paused."""
+"""`resume`: the signal has been received, and is kept until the paused execution is resumed."""
 TriggerKind = Literal["api", "schedule", "hook", "child", "fork"]
 
-Answered = Mapping[tuple[str, int], str]  # the name of the kept signal of runs and items
 MAX_LISTED = 3  # how many waits of an execution a list has
 MAX_MESSAGE = 200  # characters of the message of an error
 PROGRESS_SECONDS = 1.0  # minimum time between two writes of an execution whose progress alone has changed
@@ -255,42 +254,43 @@ def counted_waits(state: Execution, limit: int = MAX_LISTED) -> CountedWaits:
     The rest are only counted: this runs after every commit, and thousands of items may wait."""
     number, kinds = 0, set[str]()
     waits: list[Pending] = []
-    answered = answered_waits(state)
+    received = received_signals(state)
     for run in state.runs.values():
-        own = first_waits(state, run, limit, answered)
+        own = first_waits(state, run, limit, received)
         number += len(run.parked) or len(own)
         kinds.update(run.parked_items.kinds if run.parked else (wait.kind for wait in own))
         waits += own
-    if answered:
-        signals = sum(run.parked_items.count("signal") for run in state.runs.values() if run.parked)
-        kinds.symmetric_difference_update({"resume", "signal"} if signals == len(answered) else {"resume"})
+    if received:
+        kinds.add("resume")
+        if len(received) == sum(run.parked_items.count("signal") for run in state.runs.values() if run.parked):
+            kinds.remove("signal")
     tokens = list(_token_waits(state))
     kinds.update(wait.kind for wait in tokens)
     return CountedWaits(number + len(tokens), frozenset(kinds), sorted([*waits, *tokens], key=_rank)[:limit])
 
 
-def first_waits(state: Execution, run: Run, limit: int, answered: Answered) -> list[Pending]:
-    """The waits of a run and its items that began first; signals that have not come before others."""
+def first_waits(state: Execution, run: Run, limit: int, received: ReceivedSignals) -> list[Pending]:
+    """The waits of a run and its items that began first; before others those for signals that are not received."""
     if not run.parked:
         event = _event_wait(state, run)
         return [] if event is None else [event]
     parked = run.parked_items
-    signals = parked.first({"signal"}, limit + len(answered))
-    signals.sort(key=lambda index: (run.id, index) in answered)
+    signals = parked.first({"signal"}, limit + len(received))
+    signals.sort(key=lambda index: (run.id, index) in received)
     items = [*signals, *parked.first(parked.kinds - {"signal"}, limit)]
-    return [_parked_wait(run, index, answered.get((run.id, index))) for index in items[:limit]]
+    return [_parked_wait(run, index, received.get((run.id, index))) for index in items[:limit]]
 
 
 def _rank(wait: Pending) -> int:
     return {"signal": 0, "resume": 1}.get(wait.kind, 2)
 
 
-def _parked_wait(run: Run, index: int, received: str | None) -> Pending:
+def _parked_wait(run: Run, index: int, signal: str | None) -> Pending:
     parked, item = run.parked[index], None if index == WHOLE_RUN else index
     subject = run.id if item is None else f"{run.id}[{item}]"
-    if received is not None:
-        text = f"{subject} waits: {received_text(received)}"
-        return Pending("resume", run.step, run.id, item, (received,), None, parked.since, text)
+    if signal is not None:
+        text = f"{subject} waits: {received_text(signal)}"
+        return Pending("resume", run.step, run.id, item, (signal,), None, parked.since, text)
     text = f"{subject} waits for {awaited_text(parked)}"
     return Pending(parked.until, run.step, run.id, item, parked.names, parked.due, parked.since, text)  # type: ignore[arg-type]
 

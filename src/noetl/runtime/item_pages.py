@@ -59,11 +59,11 @@ def items_after(
     blocks = index.blocks_of(indexes[:limit])
     items, numbers = _within_block_limit(blocks, indexes[:limit])
     has_more = has_more or len(items) < len(indexes[:limit])
-    left_out = {number for item in items for number in blocks.get(item, ())} - numbers
+    skipped = {number for item in items for number in blocks.get(item, ())} - numbers
     histories = ItemHistories(index.run, items)
     for number in sorted(numbers):
         past.check_stopped()
-        if number - 1 in left_out:
+        if number - 1 in skipped:
             histories.resume(number - 1, items_in_flight(past, execution, index.run, number - 1))
         for row in index_rows(past, execution, index, number):
             run, item = subject_of_row(row)

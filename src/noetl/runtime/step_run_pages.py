@@ -171,21 +171,14 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
     history = StepRunHistory(index.run, item)
     history.scheduled = scheduled
     numbers, truncated = _history_blocks(index, item)
-    rows: list[Row] = []
-    for number in numbers:
-        past.check_stopped()
-        for row in index_rows(past, execution, index, number):
-            run, row_item = subject_of_row(row)
-            is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
-            if is_own or (run is None and row.type in EXECUTION_TYPES):
-                rows.append(row)
+    rows = list(_rows_of(past, execution, index, item, numbers))
     if item is not None and numbers:
         rows = [*_grant_before(past, execution, index, item, rows), *rows]
-    left_out = numbers[len(numbers) // 2] - 1 if truncated else None  # the last block that is
+    gap_end = numbers[len(numbers) // 2] - 1 if truncated else None  # the last block that is left out
     for row in rows:
-        if item is not None and left_out is not None and row.seq > (left_out + 1) * BLOCK_EVENTS:
-            history.resume(left_out, items_in_flight(past, execution, index.run, left_out).get(item))
-            left_out = None
+        if item is not None and gap_end is not None and row.seq > (gap_end + 1) * BLOCK_EVENTS:
+            history.resume(gap_end, items_in_flight(past, execution, index.run, gap_end).get(item))
+            gap_end = None
         history.take(decode(row.type, row.data), row.seq, row.at)
     last = next(iter(past.store.read(execution, index.seq - 1, 1)), None)
     if last is None:
@@ -196,6 +189,19 @@ def step_run_details(past: PastReader, execution: str, index: RunIndex, item: in
     args = {} if run_state is None else run_state.args
     fields = _signal_fields(past, execution, index.step) if history.waits else {}
     return StepRunDetails(history, args, kinds, fields, last.at, truncated or history.truncated)
+
+
+def _rows_of(
+    past: PastReader, execution: str, index: RunIndex, item: int | None, numbers: Sequence[int]
+) -> Iterator[Row]:
+    """The rows of a step run or an item in some blocks, and those that end or fork its execution."""
+    for number in numbers:
+        past.check_stopped()
+        for row in index_rows(past, execution, index, number):
+            run, row_item = subject_of_row(row)
+            is_own = run == index.run and (row_item in (None, item) or row.type in ITEM_EVENTS)
+            if is_own or (run is None and row.type in EXECUTION_TYPES):
+                yield row
 
 
 def _grant_before(past: PastReader, execution: str, index: RunIndex, item: int, rows: Sequence[Row]) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from noetl.engine.state import Execution
-from noetl.engine.waits import answered_waits
+from noetl.engine.waits import received_signals
 from noetl.model.actor import Actor
 from noetl.runtime.activity import (
     Details,
@@ -299,7 +299,7 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
 def _runs(state: Execution, file: File) -> list[StateRunView]:
     workers = {lease.run: lease.worker for lease in state.leases.values()}
-    answered = answered_waits(state)
+    received = received_signals(state)
     views = []
     for run in state.runs.values():
         own, worker = run.progress.get(""), workers.get(run.id)
@@ -312,7 +312,7 @@ def _runs(state: Execution, file: File) -> list[StateRunView]:
                 own.at if own is not None and run.loop is None else None,
                 worker,
                 state.net.steps[run.step].pool or state.net.playbook.executor.pool,
-                list(islice(waits_of(state, first_waits(state, run, MAX_LISTED, answered)), MAX_LISTED)),
+                list(islice(waits_of(state, first_waits(state, run, MAX_LISTED, received)), MAX_LISTED)),
             )
         )
     return views

@@ -237,36 +237,36 @@ def test_of_many_waits_only_the_first_are_described(monkeypatch: pytest.MonkeyPa
     assert len(described) <= 2 * MAX_LISTED
 
 
-def test_a_wait_whose_signal_came_while_the_run_was_paused_ends_when_it_is_resumed() -> None:
+def test_a_paused_run_that_has_received_its_signal_waits_to_be_resumed() -> None:
     workflow = "- {step: ask, loop: {in: [0, 1, 2], iterator: n, spec: {mode: parallel}}, tool: {kind: wait, signals: [go, 'go{{ iter.n }}']}}"
-    seen: list[Any] = []
+    reports: list[Any] = []
 
     async def during(stage: Stage) -> None:
         driving = asyncio.create_task(stage.drive())
         await stage.until(lambda: EXECUTION in stage.store.runs and stage.store.runs[EXECUTION].status == "waiting")
         await stage.handle(Pause(), Signal("go2", "1", {}))
-        seen.append((stage.store.runs[EXECUTION], (await live(stage, "ask")).notes))
+        reports.append((stage.store.runs[EXECUTION], (await live(stage, "ask")).notes))
         await stage.handle(Signal("go", "2", {}), Signal("go", "3", {}), Signal("other", "4", {}))
-        seen.append((stage.store.runs[EXECUTION], (await live(stage, "ask")).notes))
+        reports.append((stage.store.runs[EXECUTION], (await live(stage, "ask")).notes))
         await driving
         await stage.handle(Resume())
         await stage.drive()
 
     stage = play(workflow, during=during)
-    (one, first_says), (every, all_say) = seen
+    (partial, partial_notes), (complete, complete_notes) = reports
     received = "signal 'go2' was received and is kept until the execution is resumed"
-    assert (one.waits, one.activity) == (" resume signal ", received)
-    assert [(wait.kind, wait.item, wait.name) for wait in details(one).waits] == [
+    assert (partial.waits, partial.activity) == (" resume signal ", received)
+    assert [(wait.kind, wait.item, wait.name) for wait in details(partial).waits] == [
         *(("signal", 0, "go"), ("signal", 0, "go0"), ("signal", 1, "go"))
     ]
-    assert every.waits == " resume "
-    assert {(wait.kind, wait.item, wait.name, wait.due) for wait in details(every).waits} == {
+    assert complete.waits == " resume "
+    assert {(wait.kind, wait.item, wait.name, wait.due) for wait in details(complete).waits} == {
         *(("resume", 0, "go", None), ("resume", 1, "go", None), ("resume", 2, "go2", None))
     }
-    assert details(every).waits[0].message.startswith("ask#1[0] waits: signal 'go' was received")
-    assert "answer with" in str(first_says)
-    assert "answer with" not in str(all_say)
-    assert "; signal 'go' was received and is kept until the execution is resumed" in str(all_say)
+    assert details(complete).waits[0].message.startswith("ask#1[0] waits: signal 'go' was received")
+    assert "answer with" in str(partial_notes)
+    assert "answer with" not in str(complete_notes)
+    assert "; signal 'go' was received and is kept until the execution is resumed" in str(complete_notes)
     assert stage.state.status == "succeeded"
     resumed = [event for event in stage.events if isinstance(event, StepResumed)]
     assert {(event.index, event.outcome.result["signal"]) for event in resumed if event.outcome} == {

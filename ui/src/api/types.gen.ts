@@ -1380,8 +1380,8 @@ export interface StepOutline {
 }
 
 /**
- * A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. `waited_ms` is
- * without the present wait, which began at `waiting_since`.
+ * A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. `waited_ms` leaves
+ * out the present wait, which began at `waiting_since`.
  */
 export interface StepRun {
   run: string;

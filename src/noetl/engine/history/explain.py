@@ -23,7 +23,7 @@ from noetl.engine.history.reasons import (
 from noetl.engine.net import Net
 from noetl.engine.signal_fields import signal_commands
 from noetl.engine.state import Execution, Run, Token
-from noetl.engine.waits import answered_waits, awaited_text, received_text
+from noetl.engine.waits import awaited_text, received_signals, received_text
 from noetl.expression import parse
 from noetl.model.identity import step_of
 from noetl.model.playbook import Goto, Step
@@ -211,8 +211,8 @@ def _activity(state: Execution, run: Run) -> str:
 
 def _wait(state: Execution, run: Run, waits: str, index: int) -> str:
     parked = run.parked[index]
-    if received := answered_waits(state).get((run.id, index)):
-        return f"{waits} for {awaited_text(parked)}; {received_text(received)}"
+    if signal := received_signals(state).get((run.id, index)):
+        return f"{waits} for {awaited_text(parked)}; {received_text(signal)}"
     until = f" until {rfc3339(parked.due, 'seconds')}" if parked.due is not None else ""
     commands = " or ".join(f"`{command}`" for command in signal_commands(state.net, state.id, run.step, parked.signals))
     answer = f"; answer with {commands}" if commands else ""

@@ -35,7 +35,7 @@ class ItemHistories:
         self.by_item = {item: ItemHistory() for item in items}
 
     def resume(self, block: int, in_flight: Mapping[int, InFlight]) -> None:
-        """Continue after a block of the outline whose events are left out, with the items in flight at its end."""
+        """Continue after a block whose events are left out, with the items in flight at its end."""
         for item, history in self.by_item.items():
             history.clock.resume(block, in_flight.get(item))
 

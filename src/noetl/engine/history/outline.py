@@ -95,7 +95,7 @@ def decode_block(data: bytes) -> Block:
 
 
 def is_same_block(stored: Block, computed: Block) -> bool:
-    """Whether they are equal; blocks of earlier versions do not have the waits of loops."""
+    """Whether two blocks are equal, apart from the waits of loops, which earlier versions did not store."""
     if len(stored.loops) == len(computed.loops) and any(part.waits is None for part in stored.loops):
         pairs = zip(stored.loops, computed.loops, strict=True)
         loops = [part if old.waits is not None else replace(part, waits=None) for old, part in pairs]

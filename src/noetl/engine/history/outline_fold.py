@@ -89,7 +89,7 @@ class WaitRow(msgspec.Struct):
 
 
 class LoopWait(msgspec.Struct):
-    """A time in which items of a loop had started and all of them waited, in milliseconds since 1970."""
+    """A time in which all started items of a loop waited, in milliseconds since 1970."""
 
     kind: str  # `worker`, `retry` or `external`
     start: int
@@ -110,18 +110,18 @@ class LoopDetails(msgspec.Struct):
     unknown: int = 0
     errors: dict[tuple[str, str], ItemError] = {}
     slowest: list[tuple[int, int]] = []
-    waited_ms: int = 0  # while all its started items waited, without the present wait
+    waited_ms: int = 0  # in common waits that have ended
     wait: LoopWait | None = None  # the present one
 
     def add_waits(self, part: LoopPart) -> list[LoopWait]:
-        """The waits that have ended."""
+        """Add the common waits of a block; returns those that have ended."""
         ended = []
         for at, kind in rows(part.waits or (), 2):
             if self.wait is not None:
                 self.wait.end = at
                 self.waited_ms += self.wait.length
                 ended.append(self.wait)
-            self.wait = LoopWait(shown_wait(WAIT_KINDS[kind]), at) if kind else None
+            self.wait = LoopWait(waited_kind(WAIT_KINDS[kind]), at) if kind else None
         return ended
 
     def add_details(self, part: LoopPart) -> None:
@@ -149,7 +149,7 @@ class LoopFold(LoopDetails):
     points: list[tuple[int, int, int, int]] = []  # seq, succeeded, failed, in flight
     running: int = 0
     waiting: int = 0
-    waits: list[LoopWait] = []  # those that have ended; of many the longest
+    waits: list[LoopWait] = []  # that have ended; of many the longest
 
     def add(self, part: LoopPart, first: int) -> None:
         self.add_details(part)
@@ -276,9 +276,9 @@ class OutlineFold(msgspec.Struct):
         """Whether it has a row of every step run."""
         return self.run_count <= MAX_RUNS
 
-    def since_start(self, moment: int) -> int:
-        """Milliseconds from the start of the execution to a time; -1 for a time that has not come."""
-        return max(0, moment - self.started_ms) if moment >= 0 else NOT_YET
+    def since_start(self, time_ms: int) -> int:
+        """Milliseconds from the start of the execution to a time; -1 for one that has not come."""
+        return max(0, time_ms - self.started_ms) if time_ms >= 0 else NOT_YET
 
     def add(self, block: Block) -> None:
         times, names, first = Times(block), run_names(block), block.first
@@ -378,7 +378,7 @@ class OutlineFold(msgspec.Struct):
         if WAIT_KINDS[kind] == "worker":
             self._end_lease(run, now)
         elif kind:
-            run.wait(shown_wait(WAIT_KINDS[kind]), now)
+            run.wait(waited_kind(WAIT_KINDS[kind]), now)
             run.status = WAITING
             self.waits.setdefault(name, []).append(WaitRow(name, WAIT_KINDS[kind], seq))
         else:
@@ -446,8 +446,8 @@ class OutlineFold(msgspec.Struct):
         self.waits = {name: waits[-1:] for name, waits in self.waits.items() if name in self.runs}
 
 
-def shown_wait(kind: str) -> str:
-    """The kind of a wait by which an outline adds up times."""
+def waited_kind(kind: str) -> str:
+    """The kind under which an outline counts the time of a wait."""
     return kind if kind in ("worker", "retry") else "external"
 
 

@@ -47,7 +47,7 @@ class LoopPart(msgspec.Struct, array_like=True):
     parked: list[tuple[int, int]] = []  # waiting items: index and kind of the wait
     waits: list[int] | None = None
     """When all started items begin to wait, and when one works again: milliseconds since 1970, and the kind of the wait
-    or 0. None in a block that an earlier version stored."""
+    or 0. None in a block of an earlier version."""
 
 
 def ranges(numbers: Iterable[int]) -> list[int]:

@@ -83,9 +83,9 @@ class StepRunHistory:
         self._started_tasks: dict[str, str] = {}  # the label of the latest one by chain
 
     def resume(self, block: int, item: InFlight | None) -> None:
-        """Continue with an item after a block of the outline whose events are left out; None if it is not in flight."""
+        """Continue after a block whose events are left out, with the item in flight at its end; None if it is not."""
         self._clock.resume(block, item)
-        self.work_ms = 0.0 if item is None else float(item.work)
+        self.work_ms = 0.0 if item is None else float(item.work_ms)
 
     def take(self, event: e.Event, seq: int, at: float) -> None:
         run, index, task = subject_of(event)

@@ -160,8 +160,8 @@ class VisitView(msgspec.Struct, frozen=True):
 
 
 class StepRunView(msgspec.Struct, frozen=True):
-    """A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. `waited_ms` is
-    without the present wait, which began at `waiting_since`."""
+    """A step run, or an item of its loop. `truncated`: lists are cut, or not all events were read. `waited_ms` leaves
+    out the present wait, which began at `waiting_since`."""
 
     run: str
     item: int | None
@@ -283,8 +283,8 @@ def _waiting_since(history: StepRunHistory, loop: LoopDetails | None) -> float |
 
 
 def _times(history: StepRunHistory, until: float, loop: LoopDetails | None) -> tuple[float, float]:
-    """Milliseconds of work and of waiting, of one that has not ended until a time. A loop works from its first lease
-    on, except while all its started items wait; an item works while its tasks run."""
+    """Milliseconds of work and of waiting, up to its end or a time. A loop works from its first lease on, except while
+    all its started items wait; an item works while its tasks run."""
     begin = history.started if history.item is not None else history.scheduled
     if begin is None:
         return 0.0, 0.0
