@@ -44,13 +44,13 @@ export function List(props: ListProps) {
   const rowHeight = rowPixels(props.rowHeight);
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
-  const [bar, setBar] = useState(0); // width of the scroll bar: the column headers end where the rows do
+  const [scrollBarWidth, setScrollBarWidth] = useState(0); // the column headers end where the rows do
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
     const measure = () => {
       setView({ top: element.scrollTop, height: element.clientHeight });
-      setBar(element.offsetWidth - element.clientWidth);
+      setScrollBarWidth(element.offsetWidth - element.clientWidth);
     };
     measure();
     const observer = new ResizeObserver(measure);
@@ -130,7 +130,7 @@ export function List(props: ListProps) {
   return (
     <div class="list">
       {columns && (
-        <div class="list-columns" style={{ paddingInlineEnd: `${bar}px` }}>
+        <div class="list-columns" style={{ paddingInlineEnd: `${scrollBarWidth}px` }}>
           {columns}
         </div>
       )}

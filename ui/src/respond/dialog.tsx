@@ -79,8 +79,8 @@ export default function RespondDialog({
 
 const executionPath = (id: string) => `/executions/${encodeURIComponent(id)}`;
 
-/** True when the step has stopped waiting, or has its signal and waits until a paused run is resumed: a signal would
- *  answer the next step that waits for the name. */
+/** True when the step has stopped waiting, or has received its signal in a paused run: another signal would answer the
+ *  next step that waits for the name. */
 function useIsOver(executionId: string, { run, item, name }: Wait, details: Execution | undefined): boolean {
   const part = withQuery(`${executionPath(executionId)}/step-run`, { run, item });
   const stepRun = useResource<StepRun>(part, every2s).data.value;

@@ -36,9 +36,12 @@ export function leafPairs(before: unknown, after: unknown, onlyChanges = false):
 function leafOf({ path, before, after }: Pair, areEmpty: boolean): LeafPair {
   if (before === ABSENT) return { path, kind: "added", before: undefined, after };
   if (after === ABSENT) return { path, kind: "removed", before, after: undefined };
-  const [one, other] = [before, after].map((value) => (value instanceof ExactNumber ? value.text : value));
-  const isSame = typeof before === typeof after && Object.is(one, other);
-  return { path, kind: areEmpty || isSame ? "same" : "changed", before, after };
+  return { path, kind: areEmpty || isSame(before, after) ? "same" : "changed", before, after };
+}
+
+function isSame(before: unknown, after: unknown): boolean {
+  if (before instanceof ExactNumber && after instanceof ExactNumber) return before.text === after.text;
+  return Object.is(before, after);
 }
 
 /** The pairs of two lists or two maps, null for all other values. */

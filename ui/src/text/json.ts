@@ -2,7 +2,7 @@
 
 declare global {
   interface JSON {
-    rawJSON?: (text: string) => unknown; // missing in browsers from before 2025, which write such numbers as others
+    rawJSON?: (text: string) => unknown; // missing in browsers from before 2025, which write such numbers differently
   }
 }
 

@@ -5,7 +5,7 @@ import type { Drawing } from "../../parts/canvas.ts";
 import { duration } from "../../text/time.ts";
 import { type Axis, pixelOf, ticksOf } from "./axis.ts";
 import type { TimelineRow } from "./rows.ts";
-import { type Band, bandOf, type Span, segmentsOf, stepBand } from "./spans.ts";
+import { type Band, bandOf, type Segment, type Span, segmentsOf, stepBand } from "./spans.ts";
 
 const BAR = 10; // height in pixels
 const toneOf = (status: string) =>
@@ -52,47 +52,56 @@ function paintGaps({ context, height, colour }: Drawing, { pieces }: Axis): void
 function paintSpan(drawing: Drawing, span: Span, scene: Scene): void {
   const { context, width, height, colour } = drawing;
   const { axis, end } = scene;
-  const toneName = toneOf(span.status);
-  const tone = colour(toneName);
   const last = span.ended >= 0 ? span.ended : end;
   const [left, right] = [
     pixelOf(axis, span.scheduled),
     Math.max(pixelOf(axis, last), pixelOf(axis, span.scheduled) + 2),
   ];
   if (right < 0 || left > width) return;
-  const top = (height - BAR) / 2;
   const segments = segmentsOf(span, end);
   if (span.loop) {
     context.save();
-    context.beginPath();
-    for (const { from, to, kind } of segments)
-      if (kind === "work") context.rect(pixelOf(axis, from), 0, pixelOf(axis, to) - pixelOf(axis, from) + 1, height);
-    context.clip(); // the points of a band are too few to show where it waits
-    paintBand(drawing, bandOf(span.loop, scene.outline), scene, last, toneName);
+    clipToWork(drawing, segments, axis);
+    paintBand(drawing, bandOf(span.loop, scene.outline), scene, last, toneOf(span.status));
     context.restore();
   }
-  for (const { from, to, kind } of segments) {
-    const [x, wide] = [pixelOf(axis, from), Math.max(1.5, pixelOf(axis, to) - pixelOf(axis, from))];
-    if (kind === "work") {
-      if (span.loop) continue; // its band shows it
-      context.fillStyle = tone;
-      context.fillRect(x, top, wide, BAR);
-      if (span.status === "failed") hatch(drawing, x, top, wide);
-    } else if (kind === "retry") {
-      context.fillStyle = colour("waiting");
-      context.fillRect(x, height / 2 - 0.75, wide, 1.5);
-    } else {
-      context.strokeStyle = colour(kind === "worker" ? "quiet" : "waiting");
-      context.lineWidth = 1.25;
-      context.setLineDash(kind === "worker" ? [1.5, 2] : [5, 3]);
-      context.strokeRect(x + 0.5, top + 0.5, Math.max(1, wide - 1), BAR - 1);
-      context.setLineDash([]);
-    }
-  }
-  if (span.status === "failed") cross(drawing, right, tone);
+  for (const segment of segments)
+    if (!span.loop || segment.kind !== "work") paintSegment(drawing, span.status, segment, axis);
+  if (span.status === "failed") cross(drawing, right, colour("failed"));
   if (span.isCritical) {
     context.fillStyle = colour("ink-2");
     context.fillRect(Math.max(0, left), height - 4, Math.min(width, right) - Math.max(0, left), 1.5);
+  }
+}
+
+/** Leaves out the times in which a loop waits: the points of its band are too few to show them. */
+function clipToWork({ context, height }: Drawing, segments: Segment[], axis: Axis): void {
+  context.beginPath();
+  for (const { from, to, kind } of segments)
+    if (kind === "work") context.rect(pixelOf(axis, from), 0, pixelOf(axis, to) - pixelOf(axis, from) + 1, height);
+  context.clip();
+}
+
+function paintSegment(drawing: Drawing, status: string, { from, to, kind }: Segment, axis: Axis): void {
+  const { context, height, colour } = drawing;
+  const [x, wide, top] = [
+    pixelOf(axis, from),
+    Math.max(1.5, pixelOf(axis, to) - pixelOf(axis, from)),
+    (height - BAR) / 2,
+  ];
+  if (kind === "work") {
+    context.fillStyle = colour(toneOf(status));
+    context.fillRect(x, top, wide, BAR);
+    if (status === "failed") hatch(drawing, x, top, wide);
+  } else if (kind === "retry") {
+    context.fillStyle = colour("waiting");
+    context.fillRect(x, height / 2 - 0.75, wide, 1.5);
+  } else {
+    context.strokeStyle = colour(kind === "worker" ? "quiet" : "waiting");
+    context.lineWidth = 1.25;
+    context.setLineDash(kind === "worker" ? [1.5, 2] : [5, 3]);
+    context.strokeRect(x + 0.5, top + 0.5, Math.max(1, wide - 1), BAR - 1);
+    context.setLineDash([]);
   }
 }
 
