@@ -30,8 +30,8 @@ SCREENSHOTS_SOURCE = HOME / "docs" / "img" / "source.txt"
 STAMP = ".built-from"
 GZIP = 16 + zlib.MAX_WBITS
 MEMORY_LEVELS = (6, 7, 9)  # with less memory, zlib writes smaller blocks: some files fit them better
-BLOCK_BYTES = 4_000  # blocks that begin a file: its imports are unlike the rest, and get codes of their own
-MAX_BLOCKS = 4
+BLOCK_BYTES = 4_000  # of the first blocks: the imports of a script are unlike the rest, and get codes of their own
+MAX_BLOCKS = 4  # that are ended early
 WORTHWHILE = 0.9  # of its size: fonts and images do not get smaller than this
 
 
@@ -116,10 +116,10 @@ def compress(folder: Path) -> None:
 def _compressed(content: bytes, memory_level: int, blocks: int) -> bytes:
     """The content as gzip, its first blocks ended early."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, GZIP, memory_level)
-    parts = []
-    for at in range(0, blocks * BLOCK_BYTES, BLOCK_BYTES):
-        parts += (compressor.compress(content[at : at + BLOCK_BYTES]), compressor.flush(zlib.Z_PARTIAL_FLUSH))
-    return b"".join((*parts, compressor.compress(content[blocks * BLOCK_BYTES :]), compressor.flush()))
+    parts, rest = list[bytes](), blocks * BLOCK_BYTES
+    for start in range(0, rest, BLOCK_BYTES):
+        parts += (compressor.compress(content[start : start + BLOCK_BYTES]), compressor.flush(zlib.Z_PARTIAL_FLUSH))
+    return b"".join((*parts, compressor.compress(content[rest:]), compressor.flush()))
 
 
 def watch() -> None:

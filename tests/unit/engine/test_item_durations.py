@@ -77,7 +77,7 @@ def index_of(run: str, log: list[list[Logged]]) -> RunIndex:
 
 @pytest.mark.parametrize("run", ["a#1", "b#1"])
 @pytest.mark.parametrize("seed", range(12))
-def test_rows_and_details_of_items_have_the_durations_of_the_summary(seed: int, run: str) -> None:
+def test_an_item_has_the_same_duration_in_its_row_its_details_and_the_summary(seed: int, run: str) -> None:
     rng = random.Random(seed)
     log = list(logged(rng, interrupted(rng, ITEMS)))
     summary = items_summary(index_of(run, log))
@@ -89,7 +89,7 @@ def test_rows_and_details_of_items_have_the_durations_of_the_summary(seed: int, 
             for history in details if index is None else details[index : index + 1]:
                 history.take(event, seq, at)
     ended = {item: history.duration_ms for item, history in histories.by_item.items() if history.ended is not None}
-    measured = {item: took for item, took in ended.items() if took is not None}
+    measured = {item: duration for item, duration in ended.items() if duration is not None}
     assert len(measured) > ITEMS / 3
     assert {slow.index: slow.duration_ms for slow in summary.slowest} == measured
     assert list(ended.values()).count(None) == summary.durations.unknown

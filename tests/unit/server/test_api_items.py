@@ -149,10 +149,10 @@ def test_the_slowest_item_took_as_long_as_its_row_and_its_details_say(admin: htt
     assert [slow["index"] for slow in summary["slowest"]] == [1, 0]
     rows = {item["index"]: item["duration_ms"] for item in items_of(admin, execution)["items"]}
     assert {slow["index"]: slow["duration_ms"] for slow in summary["slowest"]} == rows
-    for item, took in rows.items():
+    for item, duration in rows.items():
         query = {"run": "start#1", "item": item}
         details = admin.get(f"{API}/{execution}/step-run", params=query).json()
-        assert int(details["worked_ms"] + details["waited_ms"]) == took
+        assert int(details["worked_ms"] + details["waited_ms"]) == duration
 
 
 def test_items_wait_and_are_pending_while_the_loop_runs(admin: httpx2.Client) -> None:
