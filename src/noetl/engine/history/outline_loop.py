@@ -78,6 +78,29 @@ def like_items(types: list[type[e.Event]], start: int) -> int:
     return next(others) // 4 * 4
 
 
+class ItemDurations:
+    """The durations of the items that end in a block, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.bins = [0] * BINS
+        self.unknown = 0
+        self.slowest: list[tuple[int, int]] = []
+        self._threshold = -1  # longer items are among the slowest
+
+    @property
+    def shortest_slow(self) -> int:
+        """0 until the slowest items are full, then 1: items below 1 ms count in the first bin only."""
+        return 0 if self._threshold < 0 else 1
+
+    def add(self, index: int, milliseconds: int) -> None:
+        width = milliseconds.bit_length()
+        self.bins[width if width < BINS else -1] += 1
+        if milliseconds > self._threshold:
+            insort(self.slowest, (milliseconds, index))
+            del self.slowest[:-MAX_SLOWEST]
+            self._threshold = self.slowest[0][0] if len(self.slowest) == MAX_SLOWEST else -1
+
+
 class LoopWriter:
     """A loop while its block is being written."""
 
@@ -95,11 +118,8 @@ class LoopWriter:
         self.done: list[int] = []  # their ranges, in the order of their ends
         self.failed: list[int] = []
         self.touched: set[int] = set()
-        self.bins = [0] * BINS
-        self.unknown = 0
+        self.durations = ItemDurations()
         self.errors: dict[tuple[str, str], ItemError] = {}
-        self.slowest: list[tuple[int, int]] = []
-        self.threshold = -1
 
     @property
     def is_idle(self) -> bool:
@@ -119,7 +139,8 @@ class LoopWriter:
 
     def _add_durations(self, events: Iterator[Any], run: str, first: int) -> int:
         """Add the durations of the items that follow each other, and return how many they are."""
-        item, least, added = first - 1, self._shortest_added, 0
+        durations, item, added = self.durations, first - 1, 0
+        least = durations.shortest_slow
         successors = range(first, self.in_flight.next_item(first))
         for item, start, called, returned, ended in zip(successors, events, events, events, events, strict=False):
             task = returned.task
@@ -136,17 +157,13 @@ class LoopWriter:
             ):
                 break
             if returned.duration_ms >= least:
-                self.add_duration(item, int(returned.duration_ms))
-                least, added = self._shortest_added, added + 1
+                durations.add(item, int(returned.duration_ms))
+                added += 1
+                least = least or durations.shortest_slow
         else:
             item += 1
-        self.bins[0] += item - first - added
+        durations.bins[0] += item - first - added
         return item - first
-
-    @property
-    def _shortest_added(self) -> int:
-        """Milliseconds. Shorter items are only counted: none of them is among the slowest."""
-        return 0 if self.threshold < 0 else 1
 
     def _add_points(self, count: int, offset: int) -> None:
         """The points of items that succeed from an offset on, each with four events."""
@@ -167,20 +184,9 @@ class LoopWriter:
     def end_item(self, index: int, now: int) -> None:
         duration = self.in_flight.end(index, now)
         if duration is None:
-            self.unknown += 1
+            self.durations.unknown += 1
         else:
-            self.add_duration(index, duration)
-
-    def add_duration(self, index: int, milliseconds: int) -> None:
-        width = milliseconds.bit_length()
-        self.bins[width if width < BINS else -1] += 1
-        if milliseconds > self.threshold:
-            self.add_slow_item(index, milliseconds)
-
-    def add_slow_item(self, index: int, milliseconds: int) -> None:
-        insort(self.slowest, (milliseconds, index))
-        del self.slowest[:-MAX_SLOWEST]
-        self.threshold = self.slowest[0][0] if len(self.slowest) == MAX_SLOWEST else -1
+            self.durations.add(index, duration)
 
     def add_error(self, index: int, error: Any) -> None:
         key = error.kind, error.message[:MAX_MESSAGE]
@@ -219,10 +225,10 @@ class LoopWriter:
             done,
             ranges(self.failed),
             ranges(touched),
-            [number for pair in enumerate(self.bins) if pair[1] for number in pair],
-            self.unknown,
+            [number for pair in enumerate(self.durations.bins) if pair[1] for number in pair],
+            self.durations.unknown,
             list(self.errors.values()),
-            self.slowest,
+            self.durations.slowest,
             [(index, start, int(items.work.get(index, 0))) for index, start in items.open.items()],
             list(items.parked.items()),
             items.waits,
