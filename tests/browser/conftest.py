@@ -11,13 +11,13 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.chromium import launched
 from tests.browser.examples import ExampleRuns
-from tests.browser.opening import PATIENCE_MS, PageOpener
+from tests.browser.opening import PAGE_TIMEOUT_MS, PageOpener
 from tests.browser.packages import locked
 from tests.browser.recorded import RECORDED, record, record_others
 from tests.browser.serving import PageServer, database_in, page_server
 from tests.verifying import check_databases
 
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=PAGE_TIMEOUT_MS)
 
 
 @pytest.fixture(scope="package")

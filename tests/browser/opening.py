@@ -16,8 +16,8 @@ Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 HEIGHTS = {1440: 900, 390: 844}
 SETTLE_MS = 250
-PATIENCE_MS = 120_000
-"""How long a page may take on a busy machine; whatever comes earlier is not waited for."""
+PAGE_TIMEOUT_MS = 120_000
+"""How long a page may take on a busy machine; a test continues as soon as it is ready."""
 STREAM = "/live"  # a request that does not end
 
 
@@ -61,7 +61,7 @@ class PageOpener:
             timezone_id="UTC",
         )
         self._contexts.append(context)
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(PAGE_TIMEOUT_MS)
         if role is not None:
             context.add_cookies([self.server.session_cookie(role)])
         context.on("console", self._on_console)
@@ -108,7 +108,7 @@ class Settling:
 
     def wait(self) -> None:
         """Return after a quarter of a second without requests."""
-        quiet_ms, deadline = 0, time.monotonic() + PATIENCE_MS / 1000
+        quiet_ms, deadline = 0, time.monotonic() + PAGE_TIMEOUT_MS / 1000
         while quiet_ms < SETTLE_MS:
             assert time.monotonic() < deadline, f"still loading: {[request.url for request in self.pending]}"
             self.page.wait_for_timeout(50)
