@@ -27,12 +27,14 @@ export class ExactNumber extends Number {
 const INTEGER = /^-?\d+$/;
 const NUMBER = /^-?\d+(\.\d+)?(e[-+]?\d+)?$/i;
 
-/** The number of a text: a float stays a float, and an integer keeps its digits. */
-export function exactNumber(text: string): number | ExactNumber {
-  const plain = text.replace(/^\+|^(-?)0+(?=\d)/, "$1");
+/** The number of a text: a float stays a float, and an integer keeps its digits. Null if it is none or too large. */
+export function exactNumber(text: string): number | ExactNumber | null {
+  const digits = text.replace(/^\+/, "").replace(/\.(?!\d)/, ".0");
+  const plain = digits.replace(/^(-?)\./, "$10.").replace(/^(-?)0+(?=\d)/, "$1");
   const number = Number(plain);
-  const isSame = INTEGER.test(plain) ? plain === String(number) : !INTEGER.test(String(number));
-  return isSame || !NUMBER.test(plain) ? number : new ExactNumber(plain);
+  if (INTEGER.test(plain)) return plain === String(number) ? number : new ExactNumber(plain);
+  if (!NUMBER.test(plain) || !Number.isFinite(number)) return null;
+  return INTEGER.test(String(number)) ? new ExactNumber(plain) : number;
 }
 
 export function parseJson(text: string): unknown {
@@ -40,7 +42,7 @@ export function parseJson(text: string): unknown {
   if (/\d{16}|\d(\.0+|e[-+]?\d+)\s*([,\]}]|$)/i.test(text))
     try {
       return JSON.parse(text, (_, value: unknown, { source = "" } = {}) =>
-        typeof value === "number" && source ? exactNumber(source) : value,
+        typeof value === "number" && source ? (exactNumber(source) ?? value) : value,
       );
     } catch {}
   return JSON.parse(text);

@@ -24,7 +24,12 @@ test("a number that is typed is sent as such", () => {
   }
   assert.equal(sent("integer", "+9007199254740993"), '{"value":9007199254740993}');
   assert.equal(sent("integer", "-007"), '{"value":-7}');
+  assert.equal(sent("integer", "+007"), '{"value":7}');
+  assert.equal(sent("number", "+0020.0"), '{"value":20.0}');
   assert.equal(sent("number", ".5"), '{"value":0.5}');
+  assert.equal(sent("number", "-.0"), '{"value":-0.0}');
+  assert.equal(sent("number", "5."), '{"value":5.0}');
+  assert.equal(sent("number", "3.e2"), '{"value":3.0e2}');
   assert.equal(formatTyped("number", parseJson("20.0")), "20.0");
 });
 
@@ -38,7 +43,12 @@ test("a field of any type takes JSON, and text without quotes", () => {
 test("a number that JSON cannot send is refused", () => {
   assert.deepEqual(parseMap('{"a": [-1e400]}'), { error: "This is not JSON: a number is too large" });
   assert.deepEqual(parseTyped("number", "1e400"), { error: "Enter a number." });
+  assert.deepEqual(parseTyped("number", "0x10"), { error: "Enter a number." });
   assert.deepEqual(parseTyped("any", "1e400"), { value: "1e400" });
+  const digits = "9".repeat(400);
+  assert.deepEqual(parseMap(`{"a": ${digits}.0}`), { error: "This is not JSON: a number is too large" });
+  for (const type of ["any", "integer", "number"] as const)
+    assert.equal(JSON.stringify(parseTyped(type, digits)), `{"value":${digits}}`);
   assert.deepEqual(parseMap('{"a": 1e300, "b": "1e400", "c": "Infinity"}'), {
     value: { a: 1e300, b: "1e400", c: "Infinity" },
   });

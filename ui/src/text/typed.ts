@@ -17,14 +17,17 @@ export function parseTyped(type: FieldType, text: string): Parsed {
     case "integer":
     case "number":
       if (type === "integer" && !/^[+-]?\d+$/.test(trimmed)) return { error: "Enter a whole number." };
-      return trimmed !== "" && Number.isFinite(Number(trimmed))
-        ? { value: exactNumber(trimmed) }
-        : { error: "Enter a number." };
+      return numberOf(trimmed);
     case "any":
       return anyValue(trimmed, text);
     default:
       return ofType(parsedJson(text), type);
   }
+}
+
+function numberOf(text: string): Parsed {
+  const value = exactNumber(text);
+  return value === null ? { error: "Enter a number." } : { value };
 }
 
 /** The value if it is valid JSON, otherwise the text itself, so that names need no quotes. */
@@ -35,16 +38,16 @@ function anyValue(trimmed: string, text: string): Parsed {
 
 function parsedJson(text: string): Parsed {
   try {
-    if (/e\+?\d{3}/i.test(text)) JSON.parse(text, finite);
+    if (/e\+?\d{3}|\d{200}/i.test(text)) JSON.parse(text, finite);
     return { value: parseJson(text) };
   } catch (error) {
     return { error: `This is not JSON: ${error instanceof Error ? error.message : String(error)}` };
   }
 }
 
-/** JSON has no infinity: 1e400 would be sent as null. */
-function finite(_: string, value: unknown): unknown {
-  if (value === Infinity || value === -Infinity) throw new Error("a number is too large");
+/** JSON has no infinity: 1e400 would be sent as null. Integers have any size. */
+function finite(_: string, value: unknown, { source = "" } = {}): unknown {
+  if ((value === Infinity || value === -Infinity) && !/^-?\d+$/.test(source)) throw new Error("a number is too large");
   return value;
 }
 
