@@ -28,7 +28,7 @@ MAX_SIGNAL_ID = 200  # A signal with a longer id is known by its hash
 
 def receive_signal(decision: Decision, signal: Signal) -> None:
     """Keep a signal until a run waits for it; a duplicate changes nothing."""
-    if not signal.keep and waiting_for(decision.state, "signal", signal.type) is None:
+    if not signal.keep and not _is_awaited(decision.state, signal.type):
         return
     number = _number(signal)
     if number not in decision.state.signal_ids:
@@ -94,6 +94,12 @@ def received_signals(state: Execution) -> ReceivedSignals:
                 signal = received[run.id, index] = _first_sent(state, oldest)
                 numbers[signal].pop(0)
     return received
+
+
+def _is_awaited(state: Execution, name: str) -> bool:
+    """Whether something waits for another signal of this name."""
+    answered = answered_waits(state)
+    return any((run.id, index) not in answered for run, index in _waiting_for_signal(state, name))
 
 
 def _waiting_for_signal(state: Execution, name: str) -> Iterator[tuple[Run, int]]:

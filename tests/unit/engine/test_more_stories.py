@@ -2060,6 +2060,22 @@ def test_r12_a_signal_that_is_not_kept_counts_only_for_a_run_that_waits() -> Non
     assert [message.id for message in stage.of("message.received")] == ["2"]
 
 
+def test_r12_a_signal_that_is_not_kept_does_not_count_for_a_paused_run_that_has_its_signal() -> None:
+    async def during(stage: Stage) -> None:
+        driving = asyncio.create_task(stage.drive())
+        await stage.until(lambda: "step.paused" in stage.names)
+        await stage.handle(Pause())
+        for number, name in enumerate(["no", "no", "yes"]):
+            await stage.handle(Signal(name, str(number), keep=False))
+        await driving
+        await stage.handle(Resume())
+        await stage.drive()
+
+    stage = play(CHOICE, during=during)
+    assert stage.state.result == {"signal": "no", "payload": None}
+    assert [message.id for message in stage.of("message.received")] == ["0"]
+
+
 # -- R13: loops that collect their failures --------------------------------------------------------------------------
 
 
