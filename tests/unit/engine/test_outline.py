@@ -660,3 +660,4 @@ def test_failures_before_a_loop_was_reopened_do_not_count() -> None:
     loop = folded(timed(*first, forked, *again)).loops["start#1"]
     assert loop.failed == 1
     assert [(group.count, group.first) for group in loop.errors.values()] == [(1, 1)]
+    assert loop.slowest == [(1_000, 1)]

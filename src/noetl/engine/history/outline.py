@@ -297,8 +297,7 @@ class OutlineWriter:
         if event.reopened:
             self.block.reopened.append((offset, event.reopened))
             loop = self._loop(event.reopened)
-            loop.touched.update(loop.failed)
-            loop.failed, loop.errors = [], {}
+            loop.reopen()
 
     def _enqueued(self, event: e.TokenEnqueued, offset: int) -> None:
         origin = -1 if event.origin is None else self._run(event.origin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -100,6 +100,12 @@ class ItemDurations:
             del self.slowest[:-MAX_SLOWEST]
             self._threshold = self.slowest[0][0] if len(self.slowest) == MAX_SLOWEST else -1
 
+    def drop_slow(self, items: Collection[int]) -> None:
+        """Leave items that run again out of the slowest ones; the bins still count their first tries."""
+        self.slowest = [slow for slow in self.slowest if slow[1] not in items]
+        if len(self.slowest) < MAX_SLOWEST:
+            self._threshold = -1
+
 
 class LoopWriter:
     """A loop while its block is being written."""
@@ -187,6 +193,12 @@ class LoopWriter:
             self.durations.unknown += 1
         else:
             self.durations.add(index, duration)
+
+    def reopen(self) -> None:
+        """Run the failed items again."""
+        self.touched.update(self.failed)
+        self.durations.drop_slow(self.failed)
+        self.failed, self.errors = [], {}
 
     def add_error(self, index: int, error: Any) -> None:
         key = error.kind, error.message[:MAX_MESSAGE]
