@@ -55,6 +55,18 @@ def test_an_item_starts_with_its_first_call_not_when_its_report_is_stored() -> N
     assert (history.started, history.ended) == (0.4, 3.0)
 
 
+def test_an_item_works_while_its_call_runs_and_not_while_it_waits() -> None:
+    task = TaskId("a#1", "t#1", 2)
+    begin = (e.StepScheduled("a#1"), e.IterationStarted("a#1", 2), e.TaskStarted(task))
+    wait = e.StepPaused("a#1", 1, "waiting", 2, "signal", "go")
+    assert history_of(*begin, item=2).work_until(5.0) == 2_000
+    assert history_of(*begin, wait, item=2).work_until(4.0) == 1_000
+    assert history_of(*begin, wait, e.StepResumed("a#1", 2), item=2).work_until(8.0) == 4_000
+    cancelled = history_of(*begin, wait, item=2)
+    cancelled.conclude(9.0, is_over=True)
+    assert cancelled.work_until(9.0) == 1_000
+
+
 def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
     other = TaskId("a#1", "t#1", 1)
     history = history_of(
@@ -65,7 +77,7 @@ def test_an_item_has_only_its_own_leases_tasks_and_waits() -> None:
         e.StepPaused("a#1", 1, "waiting", 1, "signal", "other"),
         e.StepPaused("a#1", 2, "waiting", 2, "child", "ID"),
         e.StepResumed("a#1", 2, Outcome()),
-        e.TaskDone(TaskId("a#1", "t#1", 2), 1, Outcome(), "continue", duration_ms=4.0),
+        e.TaskDone(TaskId("a#1", "t#1", 2), 1, Outcome(), "continue", duration_ms=1_004.0),
         e.IterationDone("a#1", 2, "result"),
         item=2,
     )

@@ -194,6 +194,9 @@ def test_a_loop_whose_items_all_wait_does_not_work(admin: httpx2.Client) -> None
     assert details["waiting_since"] is None
     rounding = 2  # the outline has whole milliseconds
     assert abs(details["waited_ms"] - waited["worker"][0] - waited["external"][0]) <= rounding
+    for item, length in enumerate(lengths):
+        query = {"run": "start#1", "item": item}
+        assert admin.get(f"{API}/{execution}/step-run", params=query).json()["waited_ms"] >= length - rounding
 
 
 def assert_later_events_do_not_lengthen_a_present_wait(client: httpx2.Client, execution: str) -> None:

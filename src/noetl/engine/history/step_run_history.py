@@ -76,10 +76,11 @@ class StepRunHistory:
         self.children: list[str] = []
         self.result: Any = None
         self.error: Any = None
-        self.work_ms = 0.0
+        self.work_ms = 0.0  # of the tasks of an item, without its waits
         self.duration_ms: int | None = None  # of an item that has ended, if it is known
         self.truncated = False
         self._clock = ItemClock()
+        self._wait_ms = 0.0  # of the present task, which reports it as a part of its duration
         self._started_tasks: dict[str, str] = {}  # the label of the latest one by chain
 
     def resume(self, block: int, item: InFlight | None) -> None:
@@ -133,6 +134,14 @@ class StepRunHistory:
             self._finish(at, "cancelled", None, None)
             self._close_leases(at)
 
+    def work_until(self, at: float) -> float:
+        """Milliseconds for which the tasks of an item have worked, the present one included."""
+        if self.duration_ms is not None:
+            return self.work_ms
+        last = [attempts[-1] for task, attempts in self.visits.items() if attempts and "/" not in task.path]
+        present = sum((at - attempt.started) * 1000 for attempt in last if attempt.status == "running")
+        return self.work_ms + max(0.0, present - self._wait_ms)
+
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def _grant(self, event: e.StepStarted, at: float) -> None:
@@ -162,15 +171,21 @@ class StepRunHistory:
 
     def _resume(self, index: int | None, at: float) -> None:
         for wait in self.waits:
-            if wait.item == index and wait.end is None:
-                wait.end = at
+            if wait.item == index:
+                self._end_wait(wait, at)
         if index == self.item:
             self.status = "scheduled" if self.item is None else "running"
+
+    def _end_wait(self, wait: WaitRecord, at: float) -> None:
+        if wait.end is None:
+            wait.end = at
+            if wait.item == self.item and wait.until != "retry":  # attempts have their own durations
+                self._wait_ms += max(0.0, at - wait.since) * 1000
 
     def _start_item(self, seq: int, at: float) -> None:
         if not self._clock.is_running:  # else another worker starts it again
             self.started, self.ended, self.result, self.error = at, None, None, None
-            self.work_ms, self.duration_ms = 0.0, None
+            self.work_ms, self._wait_ms, self.duration_ms = 0.0, 0.0, None
         self.status = "running"
         self._clock.start(seq, at)
 
@@ -191,7 +206,7 @@ class StepRunHistory:
     def _finish(self, at: float, status: str, result: Any, error: Any) -> None:
         self.ended, self.status, self.result, self.error = at, status, result, error
         for wait in self.waits:
-            wait.end = at if wait.end is None else wait.end
+            self._end_wait(wait, at)
 
     def _close_leases(self, at: float) -> None:
         for lease in self.leases:
@@ -229,7 +244,8 @@ class StepRunHistory:
         attempt.status = "skipped" if event.skipped else event.outcome.status
         attempt.error = event.error or event.outcome.error
         if "/" not in event.task.path:  # a task inside of another is part of its time
-            self.work_ms += event.duration_ms
+            self.work_ms += max(0.0, event.duration_ms - self._wait_ms)
+            self._wait_ms = 0.0
             self._clock.add_work(seq, event.duration_ms)
         self._write(seq, "ctx", event.set_ctx)
         self._write(seq, "iter", event.set_iter)

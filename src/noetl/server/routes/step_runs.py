@@ -293,7 +293,7 @@ def _times(history: StepRunHistory, until: float, loop: LoopDetails | None) -> t
     if history.duration_ms is not None:
         total = float(history.duration_ms)
     if history.item is not None:
-        worked = history.work_ms
+        worked = history.work_until(end)
     elif loop is not None:
         worked = max(0.0, (end - history.started) * 1000 - loop.waited_ms) if history.started is not None else 0.0
     else:
