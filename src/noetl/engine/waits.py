@@ -98,8 +98,8 @@ def received_signals(state: Execution) -> ReceivedSignals:
 
 def _is_awaited(state: Execution, name: str) -> bool:
     """Whether something waits for another signal of this name."""
-    answered = answered_waits(state)
-    return any((run.id, index) not in answered for run, index in _waiting_for_signal(state, name))
+    received = received_signals(state)
+    return any((run.id, index) not in received for run, index in _waiting_for_signal(state, name))
 
 
 def _waiting_for_signal(state: Execution, name: str) -> Iterator[tuple[Run, int]]:
