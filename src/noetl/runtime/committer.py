@@ -250,21 +250,26 @@ class Committer:
                 grants = [event for event in decision.events if type(event) in GRANTS]
             self.contents.pending_blobs.update(decision.blobs)
             works = [await self._work(loaded, grant) for grant in grants if grant.fence in loaded.state.leases]
+            if rows:
+                self._add(batch, loaded, decision, before, rows)
         except Exception as error:
             self._discard(pending, batch, error, loaded)
             return
-        if rows:
-            loaded.head = rows[-1].hash
-            if execution not in batch.changes:  # the change of a new fork starts with the events of its source
-                batch.changes[execution] = loaded.fork_prefix or Change(execution, before, [], blobs=[])
-                loaded.fork_prefix = None
-            change = batch.changes[execution]
-            change.rows += rows
-            change.blobs += decision.blobs
-            if loaded.outline is not None:
-                change.outline += map(encode_block, loaded.outline.extend(decision.events, now))
-            self._derive(change, loaded, decision.events, now)
         batch.results.setdefault(execution, []).append((pending, CommandResult(decision.events, works, loaded.state)))
+
+    def _add(self, batch: Batch, loaded: LoadedExecution, decision: Decision, before: int, rows: list[Row]) -> None:
+        """Add a decision to what is committed of its execution, whose seq was `before`."""
+        execution = loaded.state.id
+        loaded.head = rows[-1].hash
+        if execution not in batch.changes:  # the change of a new fork starts with the events of its source
+            batch.changes[execution] = loaded.fork_prefix or Change(execution, before, [], blobs=[])
+            loaded.fork_prefix = None
+        change = batch.changes[execution]
+        change.rows += rows
+        change.blobs += decision.blobs
+        if loaded.outline is not None:
+            change.outline += map(encode_block, loaded.outline.extend(decision.events, decision.now))
+        self._derive(change, loaded, decision.events, decision.now)
 
     def _derive(self, change: Change, loaded: LoadedExecution, events: list[e.Event], now: float) -> None:
         state = loaded.state

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.servers.patience import PATIENCE_SECONDS, until_async
 
 from noetl.clock import SystemClock
@@ -14,6 +15,7 @@ from noetl.dsl.compile import load
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Pause, Report, Resume, Signal
 from noetl.engine.events import MessageReceived, StepDone
+from noetl.engine.history.outline import OutlineBuffer
 from noetl.errors import StoreError
 from noetl.model.identity import uuid7
 from noetl.runtime import history
@@ -110,6 +112,31 @@ class FailingStore(GatedStore):
             self.has_failed = True
             raise StoreError("the disk has failed")
         return super().commit(changes)
+
+
+def test_a_command_whose_outline_cannot_be_made_fails_and_nothing_of_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        runtime = Runtime(LoadedPlaybooks(SqliteStore(tmp_path / "outline.db")), SystemClock())
+        playbook, execution = load("reads.yaml", TEXT, KINDS).require(), uuid7(1.0, b"12345678")
+        runtime.playbooks.add(playbook)
+        await runtime.start(playbook.digest, {}, {}, execution)
+        before = (await runtime.committer.stored_state(execution)).seq
+
+        def fail(*arguments: Any) -> Any:
+            raise MemoryError("no memory for the outline")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OutlineBuffer, "extend", fail)
+            with pytest.raises(MemoryError, match="no memory for the outline"):
+                await runtime.committer.handle(execution, Signal("go", "1", {}))
+        after = await runtime.committer.handle(execution, Signal("go", "2", {}))
+        assert [type(event) for event in after.events] == [MessageReceived]
+        assert after.state.seq == before + 1
+        runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_SECONDS))
 
 
 def test_a_start_beside_one_that_could_not_be_stored_may_be_repeated(tmp_path: Path) -> None:
