@@ -22,7 +22,7 @@ from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, N
 from noetl.engine import events as e
 from noetl.engine.history.items_in_flight import ItemsInFlight
 from noetl.engine.history.outline_loop import LoopPart, LoopWriter, like_items
-from noetl.model.identity import TaskId, step_of
+from noetl.model.identity import TaskId
 
 BLOCK_EVENTS = 1_000
 STATUSES = ("scheduled", "running", "waiting", "succeeded", "failed", "skipped", "cancelled")  # of step runs
@@ -358,8 +358,9 @@ class OutlineWriter:
     def _routed(self, event: e.NextEvaluated, offset: int) -> None:
         run = self._run(event.run)
         self.block.routed += (run, offset)
+        step = self.block.runs[2 * run]
         for arc in event.selected:
-            fired = self._arcs.setdefault((self._step(step_of(event.run)), arc), [0, 0])
+            fired = self._arcs.setdefault((step, arc), [0, 0])
             fired[0] += 1
             fired[1] = offset
 
