@@ -37,15 +37,25 @@ export function exactNumber(text: string): number | ExactNumber | null {
   return INTEGER.test(String(number)) ? new ExactNumber(plain) : number;
 }
 
+/** The value of a JSON text. JSON has no infinity: 1e400 would be sent as null, so it is an error. */
 export function parseJson(text: string): unknown {
   // The reviver is slow, and recurses where values are deep.
   if (/\d{16}|\d(\.0+|e[-+]?\d+)\s*([,\]}]|$)/i.test(text))
     try {
-      return JSON.parse(text, (_, value: unknown, { source = "" } = {}) =>
-        typeof value === "number" && source ? (exactNumber(source) ?? value) : value,
-      );
-    } catch {}
+      return JSON.parse(text, exact);
+    } catch (error) {
+      if (error === TOO_LARGE) throw error;
+    }
   return JSON.parse(text);
+}
+
+const TOO_LARGE = new Error("a number is too large");
+
+function exact(_: string, value: unknown, { source = "" } = {}): unknown {
+  if (typeof value !== "number") return value;
+  const number = exactNumber(source || String(value));
+  if (number === null) throw TOO_LARGE;
+  return number;
 }
 
 export function isMap(value: unknown): value is Record<string, unknown> {
