@@ -35,7 +35,14 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
 from noetl.server import playbooks as playbooks_module
-from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, PickleFile, PlaybookCompiler, _unpickled
+from noetl.server.compiler import (
+    MAX_TEXTS_PER_CALLER,
+    PROCESSES,
+    STALL_SECONDS,
+    PickleFile,
+    PlaybookCompiler,
+    _unpickled,
+)
 from noetl.server.playbooks import Playbooks
 from noetl.server.problems import Finding
 from noetl.switch_interval import SWITCH_SECONDS, short_switch_interval
@@ -81,13 +88,14 @@ def _plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def serving() -> Iterator[Callable[..., ApiServer]]:
-    """Starts servers whose compiler has a budget."""
+def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ApiServer]]:
+    """Starts servers whose compiler has a budget, also for what their loops compile at once."""
     servers: list[ApiServer] = []
 
     def serve(seconds: float = 10 * SECONDS, store: MemoryStore | None = None) -> ApiServer:
+        monkeypatch.setattr(PlaybookCompiler.__init__, "__defaults__", (seconds, STALL_SECONDS))
         server = ApiServer(store, own_processes=True)
-        compiler_of(server).seconds = seconds
+        assert compiler_of(server).seconds == seconds
         servers.append(server)
         return server
 
